@@ -1,0 +1,100 @@
+/* The control block: what changes from step to step. The plan never changes; kernels read this.
+ *
+ * One per tier that needs it, in a persistent buffer of the plan. Host code fills it before the
+ * first step and reads it when the streams are drained, or through the records. Everything is 8
+ * bytes wide so that ranges of it can be all-reduced as int64. The scalar rules below are one
+ * implementation (kernels/control.c), used by every backend. */
+#ifndef ZR_KERNELS_CONTROL_H
+#define ZR_KERNELS_CONTROL_H
+
+#include <stdint.h>
+
+#include "runtime/base/exact_sum.h"
+
+typedef enum {
+  ZR_SCHEDULE_CONSTANT = 0,
+  ZR_SCHEDULE_WARMUP, /* linear from warmup_min_lr to lr, then constant (DeepSpeed WarmupLR, linear)
+                       */
+  ZR_SCHEDULE_WARMUP_LOG,    /* DeepSpeed WarmupLR's default: logarithmic */
+  ZR_SCHEDULE_WARMUP_LINEAR, /* then linear to min_lr at total_steps (WarmupDecayLR) */
+  ZR_SCHEDULE_WARMUP_COSINE  /* then half a cosine to min_lr at total_steps */
+} zr_schedule_t;
+
+/* The learning rate of update `step` (from 1), in double. Pure. */
+typedef struct {
+  int64_t kind; /* zr_schedule_t */
+  double lr, min_lr, warmup_min_lr;
+  int64_t warmup_steps, total_steps;
+} zr_schedule_params_t;
+double zr_schedule_lr(const zr_schedule_params_t *schedule, int64_t step);
+
+enum { ZR_CONTROL_RECORDS = 4 };
+
+/* What the log line of a step needs; written by control_end. */
+typedef struct {
+  int64_t iteration;   /* steps tried so far, this one included (from 1) */
+  int64_t step;        /* updates done so far (a skipped step repeats the last one's number) */
+  int64_t skipped_now; /* 1: this step's update was skipped */
+  int64_t skipped;     /* so far */
+  int64_t skipped_in_row;
+  int64_t step_tokens; /* counted in this step, all ranks */
+  int64_t tokens;      /* counted so far */
+  int64_t
+      n_bad_params; /* parameters that this update made non-finite (own shard; > 0 ends the run) */
+  double loss;      /* sum of losses / step_tokens */
+  double grad_norm; /* before clipping */
+  double clip_coef;
+  double lr;
+  uint64_t digest_params, digest_states;
+} zr_step_record_t;
+
+typedef struct {
+  /* set by the host before the first step */
+  int64_t rank, n_ranks;
+  int64_t digest; /* 0 none, 1 params, 2 params and states */
+  zr_schedule_params_t schedule;
+  double beta1, beta2, eps, weight_decay;
+  double max_grad_norm;    /* 0: no clipping */
+  int64_t bias_correction; /* 1: as torch */
+  int64_t l2; /* 1: weight decay is added to the gradient (Adam), 0: decoupled (AdamW) */
+
+  /* persistent counters: saved in checkpoints */
+  int64_t iteration, step, skipped, skipped_in_row, tokens;
+  int64_t param_digest_valid; /* 0 until an update has taken digests */
+  uint64_t last_digest[2];    /* what a skipped step repeats */
+
+  /* all-reduce 1: before the backward */
+  int64_t count_local; /* becomes the sum over ranks */
+  /* all-reduce 2: after it */
+  zr_exact_sum_t norm; /* sum of squares of this rank's share of the gradient */
+  zr_exact_sum_t loss;
+  int64_t flags; /* ranks that ask for: low 32 bits save, high 32 bits stop */
+  /* all-reduce 3: after the update */
+  uint64_t digest_sum[2]; /* parameters; both moments */
+  int64_t n_bad_params;
+
+  /* derived; fp32 values are what kernels use */
+  float inv_tokens, pad0_;
+  double loss_value, grad_norm, clip, lr_now;
+  float clip_coef, lr_f32, decay_mul; /* decay_mul = (float)(1 - lr wd) computed in double */
+  float step_size;                    /* (float)(lr / (1 - beta1^t)) */
+  float inv_sqrt_bias2;               /* (float)(1 / sqrt(1 - beta2^t)) */
+  float beta1_f32, beta2_f32, one_minus_beta1, one_minus_beta2, eps_f32;
+  int64_t skip;                                /* 1: non-finite norm or loss */
+  zr_step_record_t record[ZR_CONTROL_RECORDS]; /* of iteration i in slot i % ZR_CONTROL_RECORDS */
+} zr_control_t;
+
+/* Scalar rules, called by every backend's `run` for the control kinds. */
+void zr_control_begin(zr_control_t *ctl);
+void zr_control_count(zr_control_t *ctl);
+void zr_control_update(zr_control_t *ctl);
+void zr_control_end(zr_control_t *ctl);
+
+/* AdamW for one element: the one formula, by explicit fmaf, true sqrt and division, no contraction;
+ * vector versions do the same operations in the same order. torch.optim.AdamW: decay first, epsilon
+ * after bias correction. g = grad * clip_coef                  (l2: g = fmaf(wd, p, g)) p = decays
+ * ? p * decay_mul : p m = fmaf(one_minus_beta1, g - m, m) v = fmaf(one_minus_beta2, g * g, beta2 *
+ * v) d = sqrtf(v) * inv_sqrt_bias2 + eps p = p - step_size * (m / d)           (fmaf(-step_size, m
+ * / d, p)) */
+
+#endif

@@ -1,0 +1,14 @@
+/* Waiting on a 32-bit word: poll for at most `spin_ns`, then sleep in the kernel. */
+#ifndef ZR_BASE_FUTEX_H
+#define ZR_BASE_FUTEX_H
+
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stdint.h>
+
+/* Returns when *word != expected, a wake comes, or after timeout_ns (< 0: none); spurious returns
+ * are possible, so callers loop. true unless the time ran out. */
+bool zr_futex_wait(_Atomic uint32_t *word, uint32_t expected, int64_t timeout_ns);
+void zr_futex_wake_all(_Atomic uint32_t *word);
+
+#endif
