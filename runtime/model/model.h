@@ -1,0 +1,59 @@
+/* Models: a shape, and a function that records its operations on a tape. Floor 4; no backend; one
+ * thread.
+ *
+ * Tensor names and shapes are Hugging Face's (transformers): a state dict of GPT2LMHeadModel or
+ * LlamaForCausalLM. */
+#ifndef ZR_MODEL_MODEL_H
+#define ZR_MODEL_MODEL_H
+
+#include "runtime/model/tape.h"
+
+typedef enum { ZR_ARCH_GPT2 = 0, ZR_ARCH_LLAMA } zr_arch_t;
+
+/* One struct for all families; the comments give the configuration's keys (both spellings are the
+ * reader's business). */
+typedef struct {
+  int32_t arch; /* architectures: GPT2LMHeadModel, LlamaForCausalLM */
+  int64_t vocab_size;
+  int64_t hidden_size;       /* n_embd */
+  int64_t n_layers;          /* num_hidden_layers, n_layer */
+  int64_t n_heads;           /* num_attention_heads, n_head */
+  int64_t n_kv_heads;        /* num_key_value_heads; 0: n_heads; GPT-2: always n_heads */
+  int64_t head_dim;          /* head_dim; 0: hidden_size / n_heads; GPT-2: always that */
+  int64_t intermediate_size; /* 0: GPT-2 4 n_embd (n_inner); Llama: required */
+  int64_t max_positions; /* n_positions, max_position_embeddings: GPT-2's rows of wpe; Llama: only a
+                            check */
+  double norm_eps;       /* layer_norm_epsilon, rms_norm_eps */
+  double rope_theta;
+  double initializer_range;
+  int64_t tie_word_embeddings; /* 0, 1 */
+} zr_model_config_t;
+
+/* Fills defaults of the architecture (transformers' own): GPT-2 124M, Llama-2-7B's shape. */
+void zr_model_defaults(zr_arch_t arch, zr_model_config_t *out_config);
+/* Named shapes: "gpt2", "gpt2-medium", "gpt2-large", "gpt2-xl", "llama-tiny" (quick start), ... ;
+ * ZR_ERR_CONFIG lists them. */
+zr_status_t zr_model_preset(const char *name, zr_model_config_t *out_config) ZR_MUST_CHECK;
+/* Resolves zeros, checks ranges and divisibility: ZR_ERR_CONFIG names key, value and rule. */
+zr_status_t zr_model_resolve(zr_model_config_t *config) ZR_MUST_CHECK;
+/* Logical parameters, tied tensors once. */
+int64_t zr_model_n_params(const zr_model_config_t *config);
+
+typedef struct {
+  int64_t micro_batch, seq_len; /* rows T = micro_batch * seq_len */
+  int64_t logits_chunk;         /* rows of logits at once; 0: 1024 */
+  bool training;                /* head_loss and backward; false: head_eval */
+} zr_model_run_t;
+
+/* Records forward (and, in training, backward) of one micro-batch on a new tape. */
+zr_status_t zr_model_record(zr_alloc_t *alloc, const zr_model_config_t *config,
+                            const zr_model_run_t *run, zr_tape_t **out_tape) ZR_MUST_CHECK;
+
+/* Initial value of logical element `index` (row-major in the Hugging Face shape) of a tensor, as
+ * transformers initialises (normal(0, initializer_range); GPT-2's c_proj scaled by 1 / sqrt(2
+ * n_layers); norms 1; biases 0). A function of (seed, tensor name, index): independent of ranks and
+ * stage. */
+float zr_model_initial(const zr_model_config_t *config, uint64_t seed,
+                       const zr_tape_tensor_t *tensor, int64_t index);
+
+#endif

@@ -1,0 +1,85 @@
+/* ZeRO: from a tape to a program. Flats and shards, stages 0 to 3, the one tree of gradient sums,
+ * both loop orders, prefetch. Floor 5; knows no backend; one thread. Deterministic: every rank
+ * compiles the same program. */
+#ifndef ZR_ZERO_ZERO_H
+#define ZR_ZERO_ZERO_H
+
+#include "kernels/control.h"
+#include "runtime/model/model.h"
+#include "runtime/plan/program.h"
+
+typedef enum { ZR_ORDER_DEPTH = 0, ZR_ORDER_BREADTH } zr_order_t;
+
+enum { ZR_GROUP_AUTO = -1, ZR_PREFETCH_AUTO = -1 };
+
+typedef struct {
+  int stage; /* 0..3 */
+  int n_ranks;
+  int64_t n_micro;     /* G: micro-batches of one rank in a step */
+  int64_t group;       /* a: 2^a micro-batches are summed on the rank before they are reduced;
+                          ZR_GROUP_AUTO */
+  int order;           /* zr_order_t */
+  int64_t prefetch;    /* units ahead; ZR_PREFETCH_AUTO: 1, or 0 where the budget asks for it */
+  bool digest;         /* a third small all-reduce */
+  bool decay_matrices; /* optimizer.decay: only tensors of two dimensions decay */
+  bool eval;           /* also the plans "eval" and "eval_end" */
+  zr_model_config_t model;
+  zr_model_run_t run;
+  /* what backends say about scratch */
+  const zr_kern_ops_t *kern_ops;
+  zr_kern_t *kern;
+  int n_workers;
+  zr_place_options_t place;
+  FILE *dump;             /* --dump-after: the plan's text after the pass `dump_after`, or NULL */
+  const char *dump_after; /* "model", "steps", "shard", "hoist", "place", "wait" */
+} zr_zero_options_t;
+
+/* A tensor in its flat. */
+typedef struct {
+  int32_t tensor; /* index into the tape's tensors */
+  int64_t begin;  /* element of the flat, a multiple of 64 */
+  int64_t elems;  /* logical: rows x cols, contiguous from begin */
+} zr_flat_tensor_t;
+
+/* One unit's states. Buffer indices are the program's persistent buffers. */
+typedef struct {
+  char name[ZR_PLAN_NAME_BYTES];
+  int32_t first_tensor, n_tensors; /* into zr_zero_t.flat_tensor */
+  int64_t flat_elems, shard_elems; /* flat = n_ranks x shard */
+  /* [0 .. flat_elems) or this rank's [rank shard_elems, (rank + 1) shard_elems) */
+  int32_t param, exp_avg, exp_avg_sq, layout;
+  bool param_sharded, optimizer_sharded;
+} zr_zero_unit_t;
+
+typedef struct {
+  zr_alloc_t *alloc;
+  zr_zero_options_t options; /* resolved */
+  zr_tape_t *tape;           /* owned: training */
+  zr_program_t *program;     /* owned: "load", "step", and with eval "eval", "eval_end" */
+  zr_zero_unit_t *unit;
+  size_t n_units;
+  zr_flat_tensor_t *flat_tensor;
+  int32_t control, control_eval; /* buffers */
+  int64_t n_params;              /* logical */
+  int64_t n_params_padded;       /* P */
+  int64_t n_reductions;          /* R: reductions of a unit per step */
+} zr_zero_t;
+
+void zr_zero_defaults(zr_zero_options_t *out_options);
+/* ZR_ERR_CONFIG for settings that do not fit together (group does not divide, ...),
+ * ZR_ERR_OUT_OF_MEMORY as the placer says. */
+zr_status_t zr_zero_compile(zr_alloc_t *alloc, const zr_zero_options_t *options,
+                            zr_zero_t **out_zero) ZR_MUST_CHECK;
+void zr_zero_destroy(zr_zero_t *zero);
+
+/* Contents of a unit's layout buffer (zr_kern_layout_t); *out_bytes = the buffer's size. */
+zr_status_t zr_zero_layout(const zr_zero_t *zero, size_t unit, zr_kern_layout_t **out_layout,
+                           int64_t *out_bytes) ZR_MUST_CHECK;
+
+/* The leaf (0 .. n_micro * n_ranks - 1) that rank `rank` computes as its micro-batch `micro`: (j N
+ * + r) 2^a + i. */
+int64_t zr_zero_leaf(const zr_zero_options_t *resolved, int rank, int64_t micro);
+/* true if this split's sums are nodes of the one tree (then bits do not depend on it). */
+bool zr_zero_split_is_exact(const zr_zero_options_t *resolved);
+
+#endif
