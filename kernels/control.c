@@ -1,0 +1,125 @@
+#include "kernels/control.h"
+
+#include <math.h>
+#include <string.h>
+
+static const double pi = 3.14159265358979323846;
+
+/* DeepSpeed's warm-up factors with its iteration count taken as `step`, so that no update is made
+ * with the learning rate from before the first one. */
+static double warmup_factor(const zr_schedule_params_t *schedule, int64_t step) {
+  if (schedule->kind == ZR_SCHEDULE_CONSTANT || step >= schedule->warmup_steps) return 1.0;
+  if (schedule->kind != ZR_SCHEDULE_WARMUP_LOG) {
+    return (double)step / (double)schedule->warmup_steps;
+  }
+  /* step < warmup_steps here, so warmup_steps >= 2 and the logarithm is positive */
+  return log((double)step + 1.0) / log((double)schedule->warmup_steps);
+}
+
+/* 0 at the end of the warm-up, 1 at total_steps and after it. */
+static double decay_progress(const zr_schedule_params_t *schedule, int64_t step) {
+  int64_t length = schedule->total_steps - schedule->warmup_steps;
+  int64_t done = step - schedule->warmup_steps;
+  if (done <= 0) return 0.0;
+  return done >= length ? 1.0 : (double)done / (double)length;
+}
+
+double zr_schedule_lr(const zr_schedule_params_t *schedule, int64_t step) {
+  double factor = warmup_factor(schedule, step);
+  if (factor < 1.0) {
+    return schedule->warmup_min_lr + (schedule->lr - schedule->warmup_min_lr) * factor;
+  }
+  double range = schedule->lr - schedule->min_lr;
+  double progress = decay_progress(schedule, step);
+  switch ((zr_schedule_t)schedule->kind) {
+    case ZR_SCHEDULE_WARMUP_LINEAR:
+      return schedule->min_lr + range * (1.0 - progress);
+    case ZR_SCHEDULE_WARMUP_COSINE:
+      return schedule->min_lr + range * (0.5 * (1.0 + cos(pi * progress)));
+    default:
+      return schedule->lr;
+  }
+}
+
+void zr_control_begin(zr_control_t *ctl) {
+  ctl->iteration += 1;
+  ctl->count_local = 0;
+  memset(&ctl->norm, 0, sizeof ctl->norm);
+  memset(&ctl->loss, 0, sizeof ctl->loss);
+  memset(ctl->digest_sum, 0, sizeof ctl->digest_sum);
+  ctl->n_bad_params = 0;
+}
+
+void zr_control_count(zr_control_t *ctl) {
+  ctl->inv_tokens = ctl->count_local > 0 ? (float)(1.0 / (double)ctl->count_local) : 0.0f;
+}
+
+/* torch.nn.utils.clip_grad_norm_ */
+static double clip_coefficient(double max_grad_norm, double grad_norm) {
+  if (max_grad_norm <= 0) return 1.0;
+  double coefficient = max_grad_norm / (grad_norm + 1e-6);
+  return coefficient < 1.0 ? coefficient : 1.0;
+}
+
+/* What AdamW's update number `step` reads; all in double, cast once. */
+static void derive_update(zr_control_t *ctl, int64_t step) {
+  double t = (double)step, lr = ctl->lr_now;
+  ctl->lr_f32 = (float)lr;
+  ctl->decay_mul = ctl->l2 ? 1.0f : (float)(1.0 - lr * ctl->weight_decay);
+  ctl->step_size = (float)lr;
+  ctl->inv_sqrt_bias2 = 1.0f;
+  if (ctl->bias_correction) {
+    ctl->step_size = (float)(lr / (1.0 - pow(ctl->beta1, t)));
+    ctl->inv_sqrt_bias2 = (float)(1.0 / sqrt(1.0 - pow(ctl->beta2, t)));
+  }
+  ctl->beta1_f32 = (float)ctl->beta1;
+  ctl->beta2_f32 = (float)ctl->beta2;
+  ctl->one_minus_beta1 = (float)(1.0 - ctl->beta1);
+  ctl->one_minus_beta2 = (float)(1.0 - ctl->beta2);
+  ctl->eps_f32 = (float)ctl->eps;
+}
+
+void zr_control_update(zr_control_t *ctl) {
+  double count = (double)ctl->count_local;
+  double loss_sum = zr_exact_value(&ctl->loss);
+  ctl->loss_value = ctl->count_local > 0 ? loss_sum / count : loss_sum;
+  ctl->grad_norm = sqrt(zr_exact_value(&ctl->norm));
+  ctl->lr_now = zr_schedule_lr(&ctl->schedule, ctl->step + 1);
+  ctl->skip = !(isfinite(ctl->loss_value) && isfinite(ctl->grad_norm));
+  ctl->clip = ctl->skip ? 1.0 : clip_coefficient(ctl->max_grad_norm, ctl->grad_norm);
+  ctl->clip_coef = (float)ctl->clip;
+  derive_update(ctl, ctl->step + 1);
+  if (ctl->skip) {
+    ctl->skipped += 1;
+    ctl->skipped_in_row += 1;
+    return;
+  }
+  ctl->step += 1;
+  ctl->skipped_in_row = 0;
+  ctl->tokens += ctl->count_local;
+}
+
+void zr_control_end(zr_control_t *ctl) {
+  if (ctl->digest && !ctl->skip) {
+    ctl->last_digest[0] = ctl->digest_sum[0];
+    ctl->last_digest[1] = ctl->digest > 1 ? ctl->digest_sum[1] : 0;
+    ctl->param_digest_valid = 1;
+  }
+  ctl->record[ctl->iteration % ZR_CONTROL_RECORDS] = (zr_step_record_t){
+      .iteration = ctl->iteration,
+      .step = ctl->step,
+      .skipped_now = ctl->skip,
+      .skipped = ctl->skipped,
+      .skipped_in_row = ctl->skipped_in_row,
+      .step_tokens = ctl->count_local,
+      .tokens = ctl->tokens,
+      .n_bad_params = ctl->n_bad_params,
+      .loss = ctl->loss_value,
+      .grad_norm = ctl->grad_norm,
+      .clip_coef = ctl->clip,
+      .lr = ctl->lr_now,
+      .digest_params = ctl->last_digest[0],
+      .digest_states = ctl->last_digest[1],
+  };
+  ctl->flags = 0;
+}
