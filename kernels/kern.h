@@ -106,6 +106,7 @@ typedef enum {
   ZR_OP_CONTROL_END,    /* after the digests' all-reduce: writes the step's record.  {ctl A} */
   ZR_OP_FILL,           /* every byte of dst = the fp32 `value`.  {dst W [elems]}; real: value */
   ZR_OP_ACCUMULATE,     /* dst = dst + src.  {src R [elems], dst A} */
+  ZR_OP_SHARD_ADD, /* the same on the comm stream: the tree over groups.  {src R [elems], dst A} */
   /* ctl->norm += exact sum over blocks of 1,024 elements of (sum of squares in double, fixed
    * order); logical elements only: padding is zero in g.  {g R [elems, a multiple of 1024], ctl A}
    */
