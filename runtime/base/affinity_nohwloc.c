@@ -14,7 +14,7 @@ zr_status_t zr_affinity_widen(int local_rank, int n_local_ranks, int *out_n_core
   int begin, end, index = 0, n_cores = CPU_COUNT(&all);
   zr_affinity_part(n_cores, local_rank, n_local_ranks, &begin, &end);
   CPU_ZERO(&part);
-  for (int cpu = 0; cpu < CPU_SETSIZE; ++cpu) {
+  for (size_t cpu = 0; cpu < CPU_SETSIZE; ++cpu) {
     if (!CPU_ISSET(cpu, &all)) continue;
     if (index >= begin && index < end) CPU_SET(cpu, &part);
     ++index;

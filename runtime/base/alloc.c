@@ -56,7 +56,7 @@ zr_status_t zr_alloc_grow(zr_alloc_t *alloc, void *memory, size_t *capacity, siz
   if (count <= *capacity) return ZR_OK;
   size_t wanted = *capacity > SIZE_MAX / 2 ? count : 2 * *capacity;
   if (wanted < count) wanted = count;
-  void *old, *grown;
+  void *old, *grown = NULL;
   memcpy(&old, memory, sizeof old);
   ZR_TRY(zr_alloc_get(alloc, wanted, item_bytes, &grown));
   if (old) memcpy(grown, old, *capacity * item_bytes);
@@ -68,7 +68,7 @@ zr_status_t zr_alloc_grow(zr_alloc_t *alloc, void *memory, size_t *capacity, siz
 
 zr_status_t zr_alloc_strdup(zr_alloc_t *alloc, const char *text, char **out_text) {
   size_t bytes = strlen(text) + 1;
-  char *copy;
+  char *copy = NULL;
   ZR_TRY(zr_alloc_get(alloc, bytes, 1, &copy));
   memcpy(copy, text, bytes);
   *out_text = copy;
