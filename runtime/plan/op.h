@@ -63,10 +63,15 @@ typedef struct {
   void (*operand_bytes)(const zr_kern_shape_t *shape, int64_t need[ZR_MAX_OPERANDS]);
   /* Gradient: at most 4 steps, ended by ZR_OP_NOP; grad_alias: bit i set if the gradient of input i
    * IS the gradient of the (first) output, the same buffer (residual add, both inputs); in_place:
-   * operand that is changed in place, or -1. */
+   * operand of a model kind that is changed in place (its gradient is changed in place too), or -1;
+   * grad_flip_attr: attribute that the backward operation has as 1 - attribute, or -1;
+   * eager_grad[i]: the operand whose gradient output i is, computed by the forward operation itself
+   * (head_loss), or -1. */
   zr_grad_step_t grad[4];
   uint8_t grad_alias;
   int8_t in_place;
+  int8_t grad_flip_attr;
+  int8_t eager_grad[ZR_MAX_OPERANDS];
 } zr_op_row_t;
 
 const zr_op_row_t *zr_op_row(int32_t kind); /* NULL for an unknown kind */
