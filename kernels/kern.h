@@ -114,9 +114,9 @@ typedef enum {
   /* AdamW as torch.optim.AdamW defines it, fused with unscale and clip, predicated on ctl->skip.
    * Element i of the operands is flat element first + ctl->rank * first_per_rank + i; `layout`
    * (zr_kern_layout_t) says which tensor that is: whether it decays, and its digest key.  Digests
-   * (if ctl->digest) only of the flat elements [ctl->rank * shard, (ctl->rank + 1) * shard), so
-   * that each logical element is counted once over the ranks. {param A, g R, exp_avg A, exp_avg_sq
-   * A, layout R, ctl A} */
+   * (if ctl->digest) and n_bad_params only of the flat elements [ctl->rank * shard, (ctl->rank + 1)
+   * * shard), so that each logical element is counted once over the ranks. {param A, g R, exp_avg
+   * A, exp_avg_sq A, layout R, ctl A} */
   ZR_OP_ADAMW,
 
   /* --- collectives: executed by comm.h's backend, not by kernels

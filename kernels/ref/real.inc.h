@@ -45,6 +45,7 @@ const ref_run_fn_t FN(ref_run)[ZR_N_OP_KINDS] = {
     [ZR_OP_SWIGLU_GRAD] = FN(swiglu_grad),
     [ZR_OP_FILL] = FN(fill),
     [ZR_OP_ACCUMULATE] = FN(accumulate),
+    [ZR_OP_SHARD_ADD] = FN(accumulate),
     [ZR_OP_BLOCK_NORM] = FN(block_norm_run),
     [ZR_OP_ADAMW] = FN(adamw),
 };

@@ -38,6 +38,7 @@ static const char *const signature[ZR_N_OP_KINDS] = {
     [ZR_OP_CONTROL_END] = ".",
     [ZR_OP_FILL] = "r",
     [ZR_OP_ACCUMULATE] = "rr",
+    [ZR_OP_SHARD_ADD] = "rr",
     [ZR_OP_BLOCK_NORM] = "r.",
     [ZR_OP_ADAMW] = "rrrr..",
 };

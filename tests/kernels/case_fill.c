@@ -87,6 +87,8 @@ static void zero_padding(kern_call_t *call) {
     bool logical = false;
     for (int64_t n = 0; n < layout->n_tensors; n++)
       logical = logical || (layout->tensor[n].begin <= flat && flat < layout->tensor[n].end);
+    if (call->control & KERN_CTL_BAD_PARAMS && i % 97 == 0)
+      kern_call_set(call, 0, i, i % 2 ? (double)INFINITY : (double)NAN);
     for (int operand = 0; operand < 4 && !logical; operand++) kern_call_set(call, operand, i, 0);
   }
 }

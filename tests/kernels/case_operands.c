@@ -216,6 +216,7 @@ static int kind_operands(const zr_kern_shape_t *s, kern_operand_t *o) {
     case ZR_OP_FILL:
       return pointwise_operands(s, "w", o);
     case ZR_OP_ACCUMULATE:
+    case ZR_OP_SHARD_ADD:
       return pointwise_operands(s, "rm", o);
     default:
       return step_operands(s, o);

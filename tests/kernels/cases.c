@@ -161,6 +161,7 @@ const kern_case_t kern_cases[] = {
     {"accumulate", ZR_OP_ACCUMULATE, 0, .attr = {1011}, .accumulate = B(1)},
     {"accumulate blocks", ZR_OP_ACCUMULATE, 0, .attr = {70001}, .accumulate = B(1)},
     {"accumulate empty", ZR_OP_ACCUMULATE, 0, .attr = {0}, .accumulate = B(1)},
+    {"shard_add", ZR_OP_SHARD_ADD, 0, .attr = {2050}, .accumulate = B(1)},
     {"block_norm", ZR_OP_BLOCK_NORM, 0, .attr = {1024}},
     {"block_norm blocks", ZR_OP_BLOCK_NORM, 0, .attr = {67 * 1024}},
     {"block_norm empty", ZR_OP_BLOCK_NORM, 0, .attr = {0}},
@@ -177,6 +178,7 @@ const kern_case_t kern_cases[] = {
      .control = KERN_CTL_NO_DIGEST},
     {"adamw param digest", ZR_OP_ADAMW, 0, .attr = {8192, 0, 0, 2048},
      .control = KERN_CTL_PARAM_DIGEST},
+    {"adamw bad", ZR_OP_ADAMW, 0, .attr = {8192, 0, 0, 2048}, .control = KERN_CTL_BAD_PARAMS},
     {"adamw empty", ZR_OP_ADAMW, 0, .attr = {0, 0, 0, 1024}},
 };
 

@@ -9,7 +9,13 @@
 #include "kernels/kern.h"
 
 /* Settings of the control block for a case (fields that a kernel reads). */
-enum { KERN_CTL_L2 = 1, KERN_CTL_SKIP = 2, KERN_CTL_NO_DIGEST = 4, KERN_CTL_PARAM_DIGEST = 8 };
+enum {
+  KERN_CTL_L2 = 1,
+  KERN_CTL_SKIP = 2,
+  KERN_CTL_NO_DIGEST = 4,
+  KERN_CTL_PARAM_DIGEST = 8,
+  KERN_CTL_BAD_PARAMS = 16 /* every 97th parameter is infinite or NaN */
+};
 
 /* Control blocks of cases are rank 2's of 4. */
 enum { KERN_CASE_RANK = 2, KERN_CASE_N_RANKS = 4 };
