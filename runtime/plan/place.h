@@ -6,7 +6,8 @@
 
 #include "runtime/plan/program.h"
 
-/* A pair of transient buffers of one plan that must not share bytes. */
+/* A pair of transient buffers of one plan that must not share bytes; a == b: with no other buffer.
+ */
 typedef struct {
   int32_t a, b;
 } zr_apart_t;
@@ -17,7 +18,9 @@ zr_status_t zr_place_program(zr_program_t *program, const zr_place_options_t *op
                              const zr_apart_t *const apart[ZR_PROGRAM_MAX_PLANS],
                              const size_t n_apart[ZR_PROGRAM_MAX_PLANS]) ZR_MUST_CHECK;
 
-/* The place in the list where most bytes of `tier` are live, and the bytes by category there. */
+/* The place in the list where most bytes of `tier` are live, and the bytes by category there, each
+ * buffer's rounded up to the alignment: their sum is lower_bound_bytes. Lags do not count. op -1:
+ * an empty plan, or no memory for the answer. */
 void zr_place_peak(const zr_plan_t *plan, zr_tier_t tier, int32_t *out_op,
                    int64_t out_bytes[ZR_N_CATEGORIES]);
 

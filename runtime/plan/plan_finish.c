@@ -52,11 +52,11 @@ static zr_status_t unwritten(const zr_plan_t *plan, size_t op, const zr_operand_
 typedef struct {
   uint32_t *version;
   uint8_t *used;
-  uint8_t *written; /* holds a value: written, and not clobbered as scratch since */
+  uint8_t *written; /* some of it: the verifier looks at each byte */
 } finish_t;
 
 /* All reads of an operation see what was there before it; then its writes count up in operand
- * order. */
+ * order. Scratch makes no value, so no version. */
 static zr_status_t finish_op(zr_plan_t *plan, size_t at, const finish_t *state) {
   zr_op_t *op = &plan->op[at];
   for (int i = 0; i < ZR_MAX_OPERANDS; i++) {
@@ -70,9 +70,9 @@ static zr_status_t finish_op(zr_plan_t *plan, size_t at, const finish_t *state) 
   }
   for (int i = 0; i < ZR_MAX_OPERANDS; i++) {
     zr_operand_t *operand = &op->operand[i];
-    if (operand->buffer < 0 || operand->access == ZR_READ) continue;
+    if (operand->buffer < 0 || !(operand->access & ZR_WRITE)) continue;
     operand->version = ++state->version[operand->buffer];
-    state->written[operand->buffer] = operand->access != ZR_SCRATCH;
+    state->written[operand->buffer] = 1;
   }
   return ZR_OK;
 }
