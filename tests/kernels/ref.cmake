@@ -1,5 +1,5 @@
 foreach(name ref_cases ref_gradient ref_unit)
   if(EXISTS ${CMAKE_CURRENT_SOURCE_DIR}/${name}.c)
-    zr_test(${name} SOURCES ${name}.c DEPENDS kernel_cases)
+    zr_test(${name} SOURCES ${name}.c DEPENDS kernel_cases zr_plan)
   endif()
 endforeach()
