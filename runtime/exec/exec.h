@@ -38,7 +38,12 @@ typedef struct {
   int64_t watchdog_ns;  /* an operation that takes longer fails the run, by name; 0: never */
   int poison; /* 0..255: arenas start filled with this byte; -1: zeroed as the backend gives them */
   const int64_t *duration_ns[ZR_PROGRAM_MAX_PLANS]; /* null backend: per operation; NULL: 0 */
-  int64_t trace_first, trace_count; /* executions of plan 'trace_plan' whose operations are timed */
+  /* zr_hal_null_times, so that the trace has virtual times; NULL: operations are timed as they run
+   */
+  zr_status_t (*virtual_times)(zr_hal_t *hal, zr_stream_id_t stream, uint64_t value,
+                               int64_t *out_begin_ns, int64_t *out_end_ns);
+  /* Executions of plan 'trace_plan' whose operations are timed: iterations from trace_first on. */
+  int64_t trace_first, trace_count;
   int trace_plan;
 } zr_exec_options_t;
 

@@ -1,0 +1,175 @@
+/* Life of an executor: options, arenas, poison, the comparison of plans, destruction. */
+#include <string.h>
+
+#include "runtime/base/clock.h"
+#include "runtime/base/log.h"
+#include "runtime/exec/state.h"
+
+enum { POISON_CHUNK_BYTES = 1 << 20 };
+
+static const int64_t watchdog_default_ns = 300000000000;
+static const int64_t rest_limit_ns = 30000000000;
+
+void zr_exec_defaults(zr_exec_options_t *out_options) {
+  memset(out_options, 0, sizeof *out_options);
+  for (int p = 0; p < ZR_PROGRAM_MAX_PLANS; p++) out_options->control_buffer[p] = -1;
+  out_options->watchdog_ns = watchdog_default_ns;
+  out_options->poison = -1;
+  out_options->trace_plan = -1;
+}
+
+static zr_status_t create_arenas(zr_exec_t *exec) {
+  const zr_exec_options_t *o = &exec->options;
+  for (int t = 0; t < ZR_N_TIERS; t++) {
+    const int64_t bytes = o->program->plan[0]->arena_bytes[t];
+    if (!bytes) continue;
+    ZR_TRY(o->hal_ops->mem_create(o->hal, (zr_tier_t)t, bytes, &exec->arena[t]));
+    exec->arena_bytes[t] = bytes;
+    if (!exec->arena[t]) exec->is_virtual = true;
+  }
+  return ZR_OK;
+}
+
+static zr_status_t poison_arenas(zr_exec_t *exec) {
+  const zr_exec_options_t *o = &exec->options;
+  if (o->poison < 0 || exec->is_virtual) return ZR_OK;
+  char *chunk = NULL;
+  ZR_TRY(zr_alloc_get(exec->alloc, 1, POISON_CHUNK_BYTES, &chunk));
+  memset(chunk, o->poison, POISON_CHUNK_BYTES);
+  zr_status_t status = ZR_OK;
+  for (int t = 0; t < ZR_N_TIERS; t++) {
+    for (int64_t at = 0; at < exec->arena_bytes[t] && status == ZR_OK; at += POISON_CHUNK_BYTES) {
+      const int64_t left = exec->arena_bytes[t] - at;
+      status = o->hal_ops->upload(o->hal, (zr_tier_t)t, (char *)exec->arena[t] + at, chunk,
+                                  left < POISON_CHUNK_BYTES ? left : POISON_CHUNK_BYTES);
+    }
+  }
+  zr_alloc_free(exec->alloc, chunk);
+  return status;
+}
+
+/* One slot per rank and plan; a sum of vectors that are zero but for the own slots shows everyone
+ * all of them. */
+static zr_status_t exchange_hashes(zr_exec_t *exec, int64_t *slot, void *scratch) {
+  const zr_exec_options_t *o = &exec->options;
+  const int n_plans = o->program->n_plans;
+  int64_t *mine = slot + (int64_t)exec->rank * n_plans;
+  for (int p = 0; p < n_plans; p++) mine[p] = (int64_t)zr_plan_hash(o->program->plan[p]);
+  ZR_TRY(o->comm_ops->all_reduce(o->comm, slot, (int64_t)exec->n_ranks * n_plans, scratch));
+  for (int r = 0; r < exec->n_ranks; r++) {
+    for (int p = 0; p < n_plans; p++) {
+      const int64_t theirs = slot[r * n_plans + p];
+      if (theirs == slot[p]) continue;
+      return zr_fail(ZR_ERR_INTERNAL,
+                     "rank %d compiled another plan '%s' than rank 0 (hash %016llx, not %016llx)",
+                     r, o->program->plan[p]->name, (unsigned long long)theirs,
+                     (unsigned long long)slot[p]);
+    }
+  }
+  return ZR_OK;
+}
+
+static zr_status_t compare_plans(zr_exec_t *exec) {
+  const zr_exec_options_t *o = &exec->options;
+  if (exec->n_ranks == 1 || exec->is_virtual) return ZR_OK;
+  const size_t n_slots = (size_t)(exec->n_ranks * o->program->n_plans);
+  const int64_t scratch_bytes = o->comm_ops->scratch_bytes(o->comm, (int64_t)n_slots * 8);
+  int64_t *slot = NULL;
+  void *scratch = NULL;
+  zr_status_t status = zr_alloc_get(exec->alloc, n_slots, sizeof *slot, &slot);
+  if (status == ZR_OK) status = zr_alloc_get(exec->alloc, 1, (size_t)scratch_bytes, &scratch);
+  if (status == ZR_OK) status = exchange_hashes(exec, slot, scratch);
+  zr_alloc_free(exec->alloc, scratch);
+  zr_alloc_free(exec->alloc, slot);
+  return status;
+}
+
+static zr_status_t check_options(const zr_exec_options_t *o) {
+  if (!o->program || o->program->n_plans < 1 || !o->hal_ops || !o->comm_ops) {
+    return zr_fail(ZR_ERR_INVALID_ARGUMENT, "the executor needs a program, a device and ranks");
+  }
+  const int n_ranks = o->comm_ops->info(o->comm).n_ranks;
+  for (int p = 0; p < o->program->n_plans; p++) {
+    const zr_plan_t *plan = o->program->plan[p];
+    if (plan->n_ranks == n_ranks) continue;
+    return zr_fail(ZR_ERR_INVALID_ARGUMENT, "plan '%s' is for %d ranks; there are %d", plan->name,
+                   plan->n_ranks, n_ranks);
+  }
+  return ZR_OK;
+}
+
+static zr_status_t create_trace(zr_exec_t *exec) {
+  const zr_exec_options_t *o = &exec->options;
+  if (o->trace_count <= 0 || o->trace_plan < 0) return ZR_OK;
+  if (o->trace_plan >= o->program->n_plans) {
+    return zr_fail(ZR_ERR_INVALID_ARGUMENT, "there is no plan %d to trace", o->trace_plan);
+  }
+  const size_t n_ops = o->program->plan[o->trace_plan]->n_ops;
+  return zr_alloc_get(exec->alloc, (size_t)o->trace_count * n_ops, sizeof *exec->event,
+                      &exec->event);
+}
+
+static zr_status_t build(zr_exec_t *exec) {
+  const zr_exec_options_t *o = &exec->options;
+  ZR_TRY(zr_alloc_get(exec->alloc, ZR_N_STREAMS, sizeof *exec->stream, &exec->stream));
+  ZR_TRY(create_arenas(exec));
+  ZR_TRY(poison_arenas(exec));
+  if (!exec->is_virtual && !o->kern_ops) {
+    return zr_fail(ZR_ERR_INVALID_ARGUMENT, "the executor needs kernels");
+  }
+  for (int p = 0; p < o->program->n_plans; p++) ZR_TRY(zr_exec_plan_prepare(exec, p));
+  ZR_TRY(create_trace(exec));
+  return compare_plans(exec);
+}
+
+zr_status_t zr_exec_create(zr_alloc_t *alloc, const zr_exec_options_t *options,
+                           zr_exec_t **out_exec) {
+  ZR_TRY(check_options(options));
+  zr_exec_t *exec = NULL;
+  zr_status_t status = zr_alloc_get(alloc, 1, sizeof *exec, &exec);
+  if (status != ZR_OK) goto fail;
+  exec->alloc = alloc;
+  exec->options = *options;
+  const zr_comm_info_t info = options->comm_ops->info(options->comm);
+  exec->rank = info.rank;
+  exec->n_ranks = info.n_ranks;
+  exec->current = -1;
+  exec->last_stream = -1;
+  for (int k = 0; k < ZR_CONTROL_RECORDS; k++) exec->kept[k].plan = -1;
+  status = build(exec);
+  if (status != ZR_OK) goto fail;
+  exec->created_ns = options->hal_ops->time_ns(options->hal);
+  exec->sent_before_bytes = options->comm_ops->sent_bytes(options->comm);
+  *out_exec = exec;
+  return ZR_OK;
+
+fail:;
+  char detail[ZR_DETAIL_BYTES]; /* what destroy calls may overwrite it */
+  strncpy(detail, zr_detail(), sizeof detail - 1);
+  detail[sizeof detail - 1] = 0;
+  /* The others are on their way to the comparison of plans and would wait there for ever. */
+  if (status != ZR_ERR_PEER && options->comm_ops->info(options->comm).n_ranks > 1) {
+    options->comm_ops->abort(options->comm, status, detail);
+  }
+  zr_exec_destroy(exec);
+  zr_detail_set(detail);
+  return status;
+}
+
+void zr_exec_destroy(zr_exec_t *exec) {
+  if (!exec) return;
+  const zr_exec_options_t *o = &exec->options;
+  if (exec->stream && zr_exec_wait(exec) != ZR_OK && !zr_exec_at_rest(exec, rest_limit_ns)) {
+    /* Memory that an operation still writes to can not be given back. */
+    zr_error("rank %d: an operation does not end; its memory is left behind", exec->rank);
+    return;
+  }
+  for (int p = 0; p < o->program->n_plans; p++) zr_exec_plan_release(exec, p);
+  for (int t = 0; t < ZR_N_TIERS; t++) {
+    if (!exec->arena_bytes[t]) continue;
+    o->hal_ops->mem_destroy(o->hal, (zr_tier_t)t, exec->arena[t], exec->arena_bytes[t]);
+  }
+  zr_alloc_free(exec->alloc, exec->event);
+  zr_alloc_free(exec->alloc, exec->stream);
+  zr_alloc_free(exec->alloc, exec);
+}

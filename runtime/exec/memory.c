@@ -1,0 +1,58 @@
+/* Reading and writing what persists, while the streams are drained; numbers about the run. */
+#include "runtime/exec/state.h"
+
+static zr_status_t locate(zr_exec_t *exec, int32_t buffer, int64_t offset, int64_t bytes,
+                          zr_tier_t *out_tier, char **out_place) {
+  const zr_program_t *program = exec->options.program;
+  if (zr_exec_has_failed(exec)) return zr_exec_failure_get(exec);
+  if (buffer < 0 || buffer >= program->n_persistent) {
+    return zr_fail(ZR_ERR_INVALID_ARGUMENT, "buffer %d does not persist", buffer);
+  }
+  const zr_buffer_t *b = &program->plan[0]->buffer[buffer];
+  if (offset < 0 || bytes < 0 || offset > b->bytes || bytes > b->bytes - offset) {
+    return zr_fail(ZR_ERR_INVALID_ARGUMENT, "bytes %lld..%lld of '%s', which has %lld",
+                   (long long)offset, (long long)(offset + bytes), b->name, (long long)b->bytes);
+  }
+  const zr_exec_options_t *o = &exec->options;
+  for (int s = 0; s < ZR_N_STREAMS; s++) {
+    if (o->hal_ops->timeline(o->hal, (zr_stream_id_t)s) >= exec->stream[s].submitted) continue;
+    return zr_fail(ZR_ERR_INVALID_ARGUMENT, "'%s' is copied while stream %s still runs", b->name,
+                   zr_stream_name((zr_stream_id_t)s));
+  }
+  *out_tier = (zr_tier_t)b->tier;
+  char *arena = exec->arena[b->tier];
+  *out_place = arena ? arena + b->offset + offset : NULL;
+  return ZR_OK;
+}
+
+zr_status_t zr_exec_upload(zr_exec_t *exec, int32_t buffer, int64_t offset, const void *source,
+                           int64_t bytes) {
+  zr_tier_t tier;
+  char *place;
+  ZR_TRY(locate(exec, buffer, offset, bytes, &tier, &place));
+  if (!place || !bytes) return ZR_OK;
+  return exec->options.hal_ops->upload(exec->options.hal, tier, place, source, bytes);
+}
+
+zr_status_t zr_exec_download(zr_exec_t *exec, int32_t buffer, int64_t offset, void *destination,
+                             int64_t bytes) {
+  zr_tier_t tier;
+  char *place;
+  ZR_TRY(locate(exec, buffer, offset, bytes, &tier, &place));
+  if (!place || !bytes) return ZR_OK;
+  return exec->options.hal_ops->download(exec->options.hal, tier, destination, place, bytes);
+}
+
+void *zr_exec_arena(zr_exec_t *exec, zr_tier_t tier, int64_t *out_bytes) {
+  *out_bytes = exec->arena_bytes[tier];
+  return exec->arena[tier];
+}
+
+void zr_exec_stats(const zr_exec_t *exec, zr_exec_stats_t *out_stats) {
+  const zr_exec_options_t *o = &exec->options;
+  out_stats->sent_bytes = o->comm_ops->sent_bytes(o->comm) - exec->sent_before_bytes;
+  for (int s = 0; s < ZR_N_STREAMS; s++) {
+    out_stats->stream_busy_ns[s] = atomic_load(&exec->stream[s].busy_ns);
+    out_stats->exposed_ns[s] = atomic_load(&exec->stream[s].exposed_ns);
+  }
+}
