@@ -47,6 +47,8 @@ typedef struct {
   int32_t tensor; /* param, param grad; -1 */
   int32_t of;     /* grad: the value; -1 */
   int32_t use_unit;
+  int32_t grad; /* activation: its gradient's value, -1 while it has none */
+  bool written; /* gradients: a first contribution has been recorded */
 } zr_value_t;
 
 /* Elements [offset, offset + elems) of a value; value -1: absent. */
@@ -82,8 +84,7 @@ typedef struct {
                          reports it */
 } zr_tape_t;
 
-zr_status_t zr_tape_create(zr_alloc_t *alloc, int64_t rows, bool training,
-                           zr_tape_t **out_tape) ZR_MUST_CHECK;
+zr_status_t zr_tape_create(zr_alloc_t *alloc, int64_t rows, zr_tape_t **out_tape) ZR_MUST_CHECK;
 void zr_tape_destroy(zr_tape_t *tape);
 
 void zr_tape_unit(zr_tape_t *tape, const char *name); /* begins the next unit */
@@ -94,6 +95,16 @@ int32_t zr_tape_value(zr_tape_t *tape, const char *name, int64_t elems);
 /* Records an operation; returns its index. */
 int32_t zr_tape_record(zr_tape_t *tape, int32_t kind, const int64_t *attr, double real,
                        int n_operands, const zr_tape_operand_t *operand);
+
+/* The gradient value of an activation (made on first use), and of a parameter's use in the current
+ * unit. */
+int32_t zr_tape_grad(zr_tape_t *tape, int32_t value);
+int32_t zr_tape_param_grad(zr_tape_t *tape, int32_t param);
+
+/* A whole value as an operand, and elements [offset, offset + elems) of it. */
+zr_tape_operand_t zr_tape_all(const zr_tape_t *tape, int32_t value, zr_access_t access);
+zr_tape_operand_t zr_tape_part(int32_t value, int64_t offset, int64_t elems, zr_access_t access);
+zr_tape_operand_t zr_tape_none(void);
 
 /* Derives the backward of everything recorded. Gradients start from the head's eager ones. */
 zr_status_t zr_tape_backward(zr_tape_t *tape) ZR_MUST_CHECK;

@@ -1,0 +1,77 @@
+/* Llama as transformers' LlamaForCausalLM: RMSNorm, rotary positions, grouped KV heads, SwiGLU, no
+ * biases. */
+#include <stdio.h>
+
+#include "runtime/model/arch.h"
+
+static int32_t weight(zr_tape_t *tape, const char *prefix, const char *name, int64_t rows,
+                      int64_t cols) {
+  char full[96];
+  snprintf(full, sizeof full, "%s%s.weight", prefix, name);
+  return zr_tape_param(tape, full, rows, cols, rows > 1 ? 2 : 1,
+                       rows > 1 ? ZR_INIT_NORMAL : ZR_INIT_ONE, false);
+}
+
+static int32_t attention(zr_recorder_t *a, const char *prefix, int32_t x) {
+  const zr_model_config_t *c = a->config;
+  zr_tape_t *tape = a->tape;
+  int64_t hidden = c->hidden_size, q = c->n_heads * c->head_dim, kv = c->n_kv_heads * c->head_dim;
+  int64_t ld = q + 2 * kv;
+  int32_t q_proj = weight(tape, prefix, "self_attn.q_proj", q, hidden);
+  int32_t k_proj = weight(tape, prefix, "self_attn.k_proj", kv, hidden);
+  int32_t v_proj = weight(tape, prefix, "self_attn.v_proj", kv, hidden);
+  int32_t o_proj = weight(tape, prefix, "self_attn.o_proj", hidden, q);
+  int32_t qkv = zr_tape_value(tape, "qkv", a->rows * ld); /* [T, q | k | v] */
+  zr_arch_linear_into(a, x, hidden, q, q_proj, -1, 0, qkv, 0, ld);
+  zr_arch_linear_into(a, x, hidden, kv, k_proj, -1, 0, qkv, q, ld);
+  zr_arch_linear_into(a, x, hidden, kv, v_proj, -1, 0, qkv, q + kv, ld);
+  zr_arch_rope(a, qkv);
+  return zr_arch_linear(a, "proj", zr_arch_attention(a, qkv), q, hidden, o_proj, -1, 0);
+}
+
+static int32_t mlp(zr_recorder_t *a, const char *prefix, int32_t x) {
+  int64_t hidden = a->config->hidden_size, inner = a->config->intermediate_size;
+  int32_t gate_proj = weight(a->tape, prefix, "mlp.gate_proj", inner, hidden);
+  int32_t up_proj = weight(a->tape, prefix, "mlp.up_proj", inner, hidden);
+  int32_t down_proj = weight(a->tape, prefix, "mlp.down_proj", hidden, inner);
+  int32_t gate = zr_arch_linear(a, "gate", x, hidden, inner, gate_proj, -1, 0);
+  int32_t up = zr_arch_linear(a, "up", x, hidden, inner, up_proj, -1, 0);
+  int32_t act = zr_arch_binary(a, ZR_OP_SWIGLU, "act", gate, up);
+  return zr_arch_linear(a, "mlp", act, inner, hidden, down_proj, -1, 0);
+}
+
+static int32_t block(zr_recorder_t *a, const char *prefix, int32_t h) {
+  zr_tape_t *tape = a->tape;
+  int64_t hidden = a->config->hidden_size;
+  int32_t norm_1 = weight(tape, prefix, "input_layernorm", 1, hidden);
+  int32_t y = attention(a, prefix, zr_arch_rmsnorm(a, "norm_1", h, norm_1));
+  h = zr_arch_binary(a, ZR_OP_ADD, "h_mid", h, y);
+  int32_t norm_2 = weight(tape, prefix, "post_attention_layernorm", 1, hidden);
+  y = mlp(a, prefix, zr_arch_rmsnorm(a, "norm_2", h, norm_2));
+  return zr_arch_binary(a, ZR_OP_ADD, "h", h, y);
+}
+
+void zr_arch_llama_record(zr_tape_t *tape, const zr_model_config_t *config,
+                          const zr_model_run_t *run) {
+  zr_recorder_t a = {tape, config, run, run->micro_batch * run->seq_len};
+  zr_tape_unit(tape, "embed");
+  tape->rope_table = zr_tape_value(tape, "rope", run->seq_len * config->head_dim);
+  if (tape->status == ZR_OK) tape->value[tape->rope_table].kind = ZR_VALUE_TABLE;
+  int32_t embed = zr_tape_param(tape, "model.embed_tokens.weight", config->vocab_size,
+                                config->hidden_size, 2, ZR_INIT_NORMAL, true);
+  int32_t h = zr_arch_embedding(&a, embed, -1);
+  for (int64_t i = 0; i < config->n_layers; i++) {
+    char name[32], prefix[48];
+    snprintf(name, sizeof name, "layers.%lld", (long long)i);
+    snprintf(prefix, sizeof prefix, "model.layers.%lld.", (long long)i);
+    zr_tape_unit(tape, name);
+    h = block(&a, prefix, h);
+  }
+  zr_tape_unit(tape, "head");
+  int32_t norm = weight(tape, "model.", "norm", 1, config->hidden_size);
+  int32_t lm_head = embed;
+  if (!config->tie_word_embeddings)
+    lm_head = zr_tape_param(tape, "lm_head.weight", config->vocab_size, config->hidden_size, 2,
+                            ZR_INIT_NORMAL, true);
+  zr_arch_head(&a, zr_arch_rmsnorm(&a, "norm", h, norm), lm_head);
+}

@@ -1,0 +1,103 @@
+/* What the passes of one compilation share. Private to runtime/zero.
+ *
+ * A step's list, stage 3, depth order, two micro-batches (G), units E(mbed) B(lock) H(ead):
+ *
+ *   prologue   fetch, count, all_reduce(count)
+ *   micro 0    E> B> H<> B< E<     ">" forward, "<" backward; the head turns round: both in one
+ * segment micro 1    E> B> H<> B< E<     gathers before each segment's use, reductions behind a
+ * group's last leaf update     block_norm of every shard, all_reduce(norm), control_update, adamw
+ * in forward order
+ */
+#ifndef ZR_ZERO_BUILD_H
+#define ZR_ZERO_BUILD_H
+
+#include "runtime/comm/comm.h"
+#include "runtime/zero/tree.h"
+#include "runtime/zero/zero.h"
+
+typedef enum {
+  ZR_SEGMENT_FORWARD = 1,
+  ZR_SEGMENT_BACKWARD = 2,
+  ZR_SEGMENT_TURN = 3
+} zr_segment_kind_t;
+
+/* A run of one unit's tape operations over micro-batches [micro_begin, micro_end). */
+typedef struct {
+  int32_t unit, kind;
+  int64_t micro_begin, micro_end;
+} zr_segment_t;
+
+/* The gradient of one unit's flat from its use in one unit: its own, or a tied use. */
+typedef struct {
+  int32_t unit, use_unit;
+  bool tied;
+  zr_tree_t leaves; /* of the current group, on this rank; slots are flats */
+  zr_tree_t groups; /* sums over ranks; slots are shards */
+  int32_t flat[ZR_TREE_SLOTS], shard[ZR_TREE_SLOTS]; /* buffers of the slots */
+  int64_t n_flats_made, n_shards_made;               /* for names */
+  int32_t result;                                    /* buffer of the finished sum */
+} zr_grad_tree_t;
+
+typedef struct {
+  zr_zero_t *zero;
+  const zr_zero_options_t *options; /* zero->options */
+  const zr_tape_t *tape;
+  zr_plan_t *plan;
+  int32_t phase;
+  int32_t control, rope; /* buffers */
+  int32_t *grad_flat;    /* [n_units] persistent gradient flats (stages 0, 1), else -1 */
+  int32_t *value_buffer; /* [n_micro][n_values]; -1 until made */
+  int64_t n_micro;
+  size_t n_trees;
+  zr_grad_tree_t *tree;
+  int32_t *gathered;       /* [n_units] buffer with the parameters for use now; -1 */
+  int32_t *gathered_phase; /* [n_units] last phase that uses it */
+  zr_segment_t *segment;
+  size_t n_segments;
+  bool counted; /* control_count is in the list */
+} zr_build_t;
+
+/* flat.c */
+zr_status_t zr_flat_layout(zr_zero_t *zero) ZR_MUST_CHECK;
+int64_t zr_flat_tensor_begin(const zr_zero_t *zero, int32_t tensor);
+
+/* build.c: a build of one plan, with the program's persistent buffers in it. */
+zr_status_t zr_build_create(zr_zero_t *zero, const zr_tape_t *tape, const char *name,
+                            int64_t n_micro, zr_build_t **out_build) ZR_MUST_CHECK;
+/* Gives the plan to the program on success; destroys it otherwise. */
+zr_status_t zr_build_finish(zr_build_t *build, zr_status_t status) ZR_MUST_CHECK;
+/* Appends an operation; adds the scratch the backends ask for. `unit` -1: none. */
+zr_status_t zr_build_op(zr_build_t *build, int32_t kind, int32_t unit, int64_t micro,
+                        const int64_t *attr, double real, int n_operands,
+                        const zr_operand_t *operand) ZR_MUST_CHECK;
+/* A transient buffer named unit/value[.number][#micro]; number, micro -1: left out. */
+zr_status_t zr_build_buffer(zr_build_t *build, int32_t unit, const char *value, int64_t number,
+                            int64_t micro, zr_category_t category, zr_dtype_t dtype, int64_t bytes,
+                            int32_t *out_buffer) ZR_MUST_CHECK;
+zr_operand_t zr_build_all(const zr_build_t *build, int32_t buffer, zr_access_t access);
+
+/* steps.c: segments in loop order, tape operations as plan operations */
+zr_status_t zr_steps_segments(zr_build_t *build, bool training) ZR_MUST_CHECK;
+zr_status_t zr_steps_emit(zr_build_t *build) ZR_MUST_CHECK;
+zr_status_t zr_steps_fetch(zr_build_t *build, int64_t micro) ZR_MUST_CHECK;
+zr_status_t zr_steps_control(zr_build_t *build, int32_t kind) ZR_MUST_CHECK;
+
+/* shard.c: parameters before use, gradients after it */
+zr_status_t zr_shard_trees(zr_build_t *build) ZR_MUST_CHECK;
+zr_status_t zr_shard_gather(zr_build_t *build, const zr_segment_t *segment) ZR_MUST_CHECK;
+zr_status_t zr_shard_begin_leaf(zr_build_t *build, const zr_segment_t *segment,
+                                int64_t micro) ZR_MUST_CHECK;
+zr_status_t zr_shard_end_leaf(zr_build_t *build, const zr_segment_t *segment,
+                              int64_t micro) ZR_MUST_CHECK;
+zr_grad_tree_t *zr_shard_find_tree(zr_build_t *build, int32_t unit, int32_t use_unit);
+zr_status_t zr_shard_all_reduce(zr_build_t *build, int64_t offset, int64_t bytes) ZR_MUST_CHECK;
+bool zr_shard_segment_uses(const zr_build_t *build, const zr_segment_t *segment,
+                           const zr_tape_op_t *op);
+
+/* hoist.c */
+zr_status_t zr_hoist(zr_build_t *build) ZR_MUST_CHECK;
+
+/* update.c */
+zr_status_t zr_update_emit(zr_build_t *build) ZR_MUST_CHECK;
+
+#endif

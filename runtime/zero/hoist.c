@@ -1,0 +1,27 @@
+/* Hoist: moves each gather of sharded parameters to the start of the phase `prefetch` segments
+ * before its use. Nothing it passes writes the shard it reads: updates come last. */
+#include "runtime/zero/build.h"
+
+zr_status_t zr_hoist(zr_build_t *build) {
+  zr_plan_t *plan = build->plan;
+  size_t n_phases = (size_t)build->phase + 2;
+  int32_t *start = NULL; /* where the next gather of a phase goes */
+  ZR_TRY(zr_alloc_get(build->zero->alloc, n_phases, sizeof *start, &start));
+  int32_t phase = 0;
+  for (size_t i = 0; i < plan->n_ops; i++)
+    for (; phase < plan->op[i].phase; phase++) start[phase + 1] = (int32_t)i;
+  for (int32_t i = 0; i < (int32_t)plan->n_ops; i++) {
+    const zr_op_t *op = &plan->op[i];
+    if (op->shape.kind != ZR_OP_ALL_GATHER) continue;
+    if (plan->buffer[op->operand[1].buffer].category != ZR_CATEGORY_GATHERED) continue;
+    int32_t use = op->phase, target = use - (int32_t)build->options->prefetch;
+    if (target < 1) target = 1;
+    int32_t to = start[target];
+    if (to < i) zr_plan_move_op(plan, i, to);
+    plan->op[to < i ? to : i].phase = target;
+    for (int32_t p = target; p <= use; p++)
+      if (start[p] <= i) start[p]++;
+  }
+  zr_alloc_free(build->zero->alloc, start);
+  return ZR_OK;
+}

@@ -1,0 +1,193 @@
+/* Shard: all_gather before use, the tree of gradient sums, reduce_scatter behind a group's last
+ * leaf. */
+#include <stddef.h>
+
+#include "runtime/zero/build.h"
+
+/* Is `op` one of the segment's? Forward operations come before backward ones on the tape. */
+bool zr_shard_segment_uses(const zr_build_t *build, const zr_segment_t *segment,
+                           const zr_tape_op_t *op) {
+  if (op->unit != segment->unit) return false;
+  bool forward = (size_t)(op - build->tape->op) < build->tape->n_forward;
+  return (segment->kind & (forward ? ZR_SEGMENT_FORWARD : ZR_SEGMENT_BACKWARD)) != 0;
+}
+
+zr_grad_tree_t *zr_shard_find_tree(zr_build_t *build, int32_t unit, int32_t use_unit) {
+  for (size_t i = 0; i < build->n_trees; i++) {
+    zr_grad_tree_t *tree = &build->tree[i];
+    if (tree->unit == unit && tree->use_unit == use_unit) return tree;
+  }
+  return NULL;
+}
+
+static int64_t group_leaves(const zr_build_t *build) {
+  return build->options->n_ranks == 1 ? build->n_micro : (int64_t)1 << build->options->group;
+}
+
+zr_status_t zr_shard_trees(zr_build_t *build) {
+  for (size_t v = 0; v < build->tape->n_values; v++) {
+    const zr_value_t *value = &build->tape->value[v];
+    if (value->kind != ZR_VALUE_PARAM_GRAD) continue;
+    int32_t unit = build->tape->tensor[value->tensor].unit;
+    if (zr_shard_find_tree(build, unit, value->use_unit) != NULL) continue;
+    zr_grad_tree_t *tree = &build->tree[build->n_trees++];
+    tree->unit = unit;
+    tree->use_unit = value->use_unit;
+    tree->tied = unit != value->use_unit;
+    tree->result = -1;
+    zr_tree_init(&tree->leaves, group_leaves(build));
+    zr_tree_init(&tree->groups, build->n_micro / group_leaves(build));
+  }
+  return ZR_OK;
+}
+
+/* --- parameters ----------------------------------------------------------------------------- */
+
+static zr_status_t gather_unit(zr_build_t *build, int32_t index) {
+  const zr_zero_unit_t *unit = &build->zero->unit[index];
+  if (!unit->param_sharded) {
+    build->gathered[index] = unit->param;
+    return ZR_OK;
+  }
+  /* The copy is still there if the prefetched gather would start before it is released. */
+  int32_t start = build->phase - (int32_t)build->options->prefetch;
+  if (build->gathered[index] < 0 || start > build->gathered_phase[index] + 1) {
+    ZR_TRY(zr_build_buffer(build, index, "gathered", build->phase, -1, ZR_CATEGORY_GATHERED, ZR_F32,
+                           unit->flat_elems * 4, &build->gathered[index]));
+    zr_operand_t operand[] = {zr_build_all(build, unit->param, ZR_READ),
+                              zr_build_all(build, build->gathered[index], ZR_WRITE)};
+    int64_t bytes = unit->shard_elems * 4;
+    ZR_TRY(zr_build_op(build, ZR_OP_ALL_GATHER, index, -1, &bytes, 0, 2, operand));
+  }
+  build->gathered_phase[index] = build->phase;
+  return ZR_OK;
+}
+
+zr_status_t zr_shard_gather(zr_build_t *build, const zr_segment_t *segment) {
+  for (size_t i = 0; i < build->tape->n_ops; i++) {
+    const zr_tape_op_t *op = &build->tape->op[i];
+    if (!zr_shard_segment_uses(build, segment, op)) continue;
+    for (int k = 0; k < op->n_operands; k++) {
+      if (op->operand[k].value < 0) continue;
+      const zr_value_t *value = &build->tape->value[op->operand[k].value];
+      if (value->kind != ZR_VALUE_PARAM) continue;
+      int32_t unit = build->tape->tensor[value->tensor].unit;
+      if (build->gathered[unit] >= 0 && build->gathered_phase[unit] == build->phase) continue;
+      ZR_TRY(gather_unit(build, unit));
+    }
+  }
+  return ZR_OK;
+}
+
+/* --- gradients ------------------------------------------------------------------------------ */
+
+static bool tree_in_segment(const zr_grad_tree_t *tree, const zr_segment_t *segment) {
+  return tree->use_unit == segment->unit && (segment->kind & ZR_SEGMENT_BACKWARD) != 0;
+}
+
+static zr_status_t fill_zero(zr_build_t *build, const zr_grad_tree_t *tree, int32_t flat,
+                             int64_t begin, int64_t end) {
+  if (begin >= end) return ZR_OK;
+  int64_t elems = end - begin;
+  zr_operand_t operand = zr_operand_part(flat, begin * 4, elems * 4, ZR_WRITE);
+  return zr_build_op(build, ZR_OP_FILL, tree->unit, -1, &elems, 0.0, 1, &operand);
+}
+
+static bool tree_writes(const zr_build_t *build, const zr_grad_tree_t *tree, int32_t tensor) {
+  for (size_t v = 0; v < build->tape->n_values; v++) {
+    const zr_value_t *value = &build->tape->value[v];
+    if (value->kind == ZR_VALUE_PARAM_GRAD && value->tensor == tensor &&
+        value->use_unit == tree->use_unit)
+      return true;
+  }
+  return false;
+}
+
+/* Zeroes what no operation of this use writes: padding, and tensors of the unit that it does not
+ * touch. */
+static zr_status_t fill_gaps(zr_build_t *build, const zr_grad_tree_t *tree, int32_t flat) {
+  const zr_zero_unit_t *unit = &build->zero->unit[tree->unit];
+  int64_t done = 0;
+  for (int32_t t = unit->first_tensor; t < unit->first_tensor + unit->n_tensors; t++) {
+    const zr_flat_tensor_t *place = &build->zero->flat_tensor[t];
+    const zr_tape_tensor_t *tensor = &build->tape->tensor[place->tensor];
+    if (!tree_writes(build, tree, place->tensor)) continue;
+    ZR_TRY(fill_zero(build, tree, flat, done, place->begin));
+    done = place->begin + tensor->padded_rows * tensor->cols;
+  }
+  return fill_zero(build, tree, flat, done, unit->flat_elems);
+}
+
+static zr_status_t flat_slot(zr_build_t *build, zr_grad_tree_t *tree, int slot) {
+  if (slot == 0 && !tree->tied && build->grad_flat[tree->unit] >= 0) {
+    tree->flat[0] = build->grad_flat[tree->unit];
+    return ZR_OK;
+  }
+  return zr_build_buffer(build, tree->unit, tree->tied ? "tied_grad" : "grad", tree->n_flats_made++,
+                         -1, ZR_CATEGORY_PARTIAL, ZR_F32,
+                         build->zero->unit[tree->unit].flat_elems * 4, &tree->flat[slot]);
+}
+
+zr_status_t zr_shard_begin_leaf(zr_build_t *build, const zr_segment_t *segment, int64_t micro) {
+  (void)micro;
+  for (size_t i = 0; i < build->n_trees; i++) {
+    zr_grad_tree_t *tree = &build->tree[i];
+    if (!tree_in_segment(tree, segment)) continue;
+    zr_tree_step_t step = zr_tree_peek(&tree->leaves);
+    if (step.accumulate) continue;
+    ZR_TRY(flat_slot(build, tree, step.slot));
+    ZR_TRY(fill_gaps(build, tree, tree->flat[step.slot]));
+  }
+  return ZR_OK;
+}
+
+static zr_status_t add_into(zr_build_t *build, int32_t kind, int32_t unit, int32_t from,
+                            int32_t into) {
+  int64_t elems = build->plan->buffer[from].bytes / 4;
+  zr_operand_t operand[] = {zr_build_all(build, from, ZR_READ),
+                            zr_build_all(build, into, ZR_ACCUMULATE)};
+  return zr_build_op(build, kind, unit, -1, &elems, 0, 2, operand);
+}
+
+static zr_status_t reduce_group(zr_build_t *build, zr_grad_tree_t *tree) {
+  const zr_zero_unit_t *unit = &build->zero->unit[tree->unit];
+  zr_tree_step_t step = zr_tree_next(&tree->groups);
+  int64_t bytes = unit->shard_elems * 4;
+  if (!step.accumulate)
+    ZR_TRY(zr_build_buffer(build, tree->unit, tree->tied ? "tied_sum" : "sum",
+                           tree->n_shards_made++, -1, ZR_CATEGORY_GRAD, ZR_F32, bytes,
+                           &tree->shard[step.slot]));
+  zr_operand_t operand[] = {
+      zr_build_all(build, tree->flat[0], ZR_READ),
+      zr_build_all(build, tree->shard[step.slot], step.accumulate ? ZR_ACCUMULATE : ZR_WRITE)};
+  ZR_TRY(zr_build_op(build, ZR_OP_REDUCE_SCATTER, tree->unit, -1, &bytes, 0, 2, operand));
+  for (int k = step.slot, n = step.n_merges; n > 0; n--, k--)
+    ZR_TRY(add_into(build, ZR_OP_SHARD_ADD, tree->unit, tree->shard[k], tree->shard[k - 1]));
+  if (step.done) tree->result = tree->shard[0];
+  return ZR_OK;
+}
+
+zr_status_t zr_shard_end_leaf(zr_build_t *build, const zr_segment_t *segment, int64_t micro) {
+  (void)micro;
+  for (size_t i = 0; i < build->n_trees; i++) {
+    zr_grad_tree_t *tree = &build->tree[i];
+    if (!tree_in_segment(tree, segment)) continue;
+    zr_tree_step_t step = zr_tree_next(&tree->leaves);
+    for (int k = step.slot, n = step.n_merges; n > 0; n--, k--)
+      ZR_TRY(add_into(build, ZR_OP_ACCUMULATE, tree->unit, tree->flat[k], tree->flat[k - 1]));
+    if (!step.done) continue;
+    zr_tree_init(&tree->leaves, group_leaves(build));
+    if (build->options->n_ranks == 1) {
+      tree->result = tree->flat[0];
+    } else {
+      ZR_TRY(reduce_group(build, tree));
+    }
+  }
+  return ZR_OK;
+}
+
+zr_status_t zr_shard_all_reduce(zr_build_t *build, int64_t offset, int64_t bytes) {
+  if (build->options->n_ranks == 1) return ZR_OK;
+  zr_operand_t operand = zr_operand_part(build->control, offset, bytes, ZR_ACCUMULATE);
+  return zr_build_op(build, ZR_OP_ALL_REDUCE, -1, -1, &bytes, 0, 1, &operand);
+}

@@ -1,0 +1,131 @@
+/* Steps: the order in which segments run, and each tape operation as a plan operation of its
+ * micro-batch. */
+#include "runtime/zero/build.h"
+
+static void add_segment(zr_build_t *build, size_t unit, zr_segment_kind_t kind, int64_t begin,
+                        int64_t end) {
+  build->segment[build->n_segments++] = (zr_segment_t){
+      .unit = (int32_t)unit, .kind = (int32_t)kind, .micro_begin = begin, .micro_end = end};
+}
+
+static void add_pass(zr_build_t *build, bool training, int64_t begin, int64_t end) {
+  size_t n_units = build->zero->n_units, head = n_units - 1;
+  for (size_t u = 0; u < head; u++) add_segment(build, u, ZR_SEGMENT_FORWARD, begin, end);
+  add_segment(build, head, training ? ZR_SEGMENT_TURN : ZR_SEGMENT_FORWARD, begin, end);
+  for (size_t u = head; training && u-- > 0;)
+    add_segment(build, u, ZR_SEGMENT_BACKWARD, begin, end);
+}
+
+zr_status_t zr_steps_segments(zr_build_t *build, bool training) {
+  size_t per_pass = 2 * build->zero->n_units;
+  bool breadth = build->options->order == ZR_ORDER_BREADTH;
+  size_t n_passes = breadth ? 1 : (size_t)build->n_micro;
+  ZR_TRY(zr_alloc_get(build->zero->alloc, per_pass * n_passes, sizeof *build->segment,
+                      &build->segment));
+  if (breadth) add_pass(build, training, 0, build->n_micro);
+  for (int64_t g = 0; !breadth && g < build->n_micro; g++) add_pass(build, training, g, g + 1);
+  return ZR_OK;
+}
+
+static int32_t *value_slot(zr_build_t *build, int32_t value, int64_t micro) {
+  return &build->value_buffer[micro * (int64_t)build->tape->n_values + value];
+}
+
+/* The buffer of an activation or datum in one micro-batch, made when first asked for. */
+static zr_status_t value_buffer(zr_build_t *build, int32_t id, int64_t micro, int32_t *out_buffer) {
+  int32_t *slot = value_slot(build, id, micro);
+  if (*slot < 0) {
+    const zr_value_t *value = &build->tape->value[id];
+    zr_category_t category =
+        value->kind == ZR_VALUE_DATA ? ZR_CATEGORY_DATA : ZR_CATEGORY_ACTIVATION;
+    int64_t bytes = value->elems * zr_dtype_bytes((zr_dtype_t)value->dtype);
+    ZR_TRY(zr_build_buffer(build, value->unit, value->name, -1, micro, category,
+                           (zr_dtype_t)value->dtype, bytes, slot));
+  }
+  *out_buffer = *slot;
+  return ZR_OK;
+}
+
+/* A tensor's part of a flat of its unit. */
+static zr_operand_t tensor_part(const zr_build_t *build, const zr_value_t *value, int32_t flat,
+                                zr_access_t access) {
+  int64_t begin = zr_flat_tensor_begin(build->zero, value->tensor);
+  return zr_operand_part(flat, begin * 4, value->elems * 4, access);
+}
+
+static zr_status_t lower_operand(zr_build_t *build, const zr_tape_operand_t *from, int64_t micro,
+                                 zr_operand_t *out_operand) {
+  if (from->value < 0) {
+    *out_operand = zr_operand_none();
+    return ZR_OK;
+  }
+  const zr_value_t *value = &build->tape->value[from->value];
+  zr_access_t access = (zr_access_t)from->access;
+  int32_t unit = value->tensor >= 0 ? build->tape->tensor[value->tensor].unit : -1;
+  if (value->kind == ZR_VALUE_PARAM) {
+    *out_operand = tensor_part(build, value, build->gathered[unit], access);
+  } else if (value->kind == ZR_VALUE_PARAM_GRAD) {
+    const zr_grad_tree_t *tree = zr_shard_find_tree(build, unit, value->use_unit);
+    zr_tree_step_t step = zr_tree_peek(&tree->leaves);
+    *out_operand = tensor_part(build, value, tree->flat[step.slot],
+                               step.accumulate ? ZR_ACCUMULATE : ZR_WRITE);
+  } else if (value->kind == ZR_VALUE_CONTROL) {
+    *out_operand = zr_build_all(build, build->control, access);
+  } else if (value->kind == ZR_VALUE_TABLE) {
+    *out_operand = zr_build_all(build, build->rope, access);
+  } else {
+    int64_t item = zr_dtype_bytes((zr_dtype_t)value->dtype);
+    int32_t buffer;
+    ZR_TRY(value_buffer(build, from->value, micro, &buffer));
+    *out_operand = zr_operand_part(buffer, from->offset * item, from->elems * item, access);
+  }
+  return ZR_OK;
+}
+
+static zr_status_t lower_op(zr_build_t *build, const zr_tape_op_t *op, int64_t micro) {
+  zr_operand_t operand[ZR_MAX_OPERANDS];
+  for (int i = 0; i < op->n_operands; i++)
+    ZR_TRY(lower_operand(build, &op->operand[i], micro, &operand[i]));
+  return zr_build_op(build, op->kind, op->unit, micro, op->attr, op->real, op->n_operands, operand);
+}
+
+static zr_status_t emit_segment(zr_build_t *build, const zr_segment_t *segment) {
+  build->phase++;
+  if (segment->kind == ZR_SEGMENT_TURN && !build->counted) {
+    build->counted = true;
+    ZR_TRY(zr_steps_control(build, ZR_OP_CONTROL_COUNT));
+  }
+  ZR_TRY(zr_shard_gather(build, segment));
+  for (int64_t g = segment->micro_begin; g < segment->micro_end; g++) {
+    ZR_TRY(zr_shard_begin_leaf(build, segment, g));
+    for (size_t i = 0; i < build->tape->n_ops; i++) {
+      const zr_tape_op_t *op = &build->tape->op[i];
+      if (zr_shard_segment_uses(build, segment, op)) ZR_TRY(lower_op(build, op, g));
+    }
+    ZR_TRY(zr_shard_end_leaf(build, segment, g));
+  }
+  return ZR_OK;
+}
+
+zr_status_t zr_steps_emit(zr_build_t *build) {
+  for (size_t s = 0; s < build->n_segments; s++) ZR_TRY(emit_segment(build, &build->segment[s]));
+  return ZR_OK;
+}
+
+zr_status_t zr_steps_fetch(zr_build_t *build, int64_t micro) {
+  int32_t tokens, targets;
+  ZR_TRY(value_buffer(build, build->tape->tokens, micro, &tokens));
+  ZR_TRY(value_buffer(build, build->tape->targets, micro, &targets));
+  int64_t rows = build->tape->value[build->tape->tokens].elems;
+  zr_operand_t fetch[] = {zr_build_all(build, tokens, ZR_WRITE),
+                          zr_build_all(build, targets, ZR_WRITE)};
+  ZR_TRY(zr_build_op(build, ZR_OP_FETCH, -1, micro, (int64_t[]){micro, rows}, 0, 2, fetch));
+  zr_operand_t count[] = {zr_build_all(build, targets, ZR_READ),
+                          zr_build_all(build, build->control, ZR_ACCUMULATE)};
+  return zr_build_op(build, ZR_OP_COUNT, -1, micro, &rows, 0, 2, count);
+}
+
+zr_status_t zr_steps_control(zr_build_t *build, int32_t kind) {
+  zr_operand_t control = zr_build_all(build, build->control, ZR_ACCUMULATE);
+  return zr_build_op(build, kind, -1, -1, NULL, 0, 1, &control);
+}
