@@ -219,6 +219,27 @@ static void block_norm_is_exact_over_blocks(void **state) {
   assert_int_equal(n, 1);
 }
 
+/* The stated order with explicit fused operations, as a vector backend may do it. */
+static void block_norm_order_is_the_stated_one(void **state) {
+  (void)state;
+  one_t t;
+  begin(&t, &(kern_case_t){.kind = ZR_OP_BLOCK_NORM, .attr = {ZR_BLOCK_ELEMS}}, ZR_F32);
+  const float *g = t.call.call.operand[0];
+  double lane[16] = {0};
+  for (int i = 0; i < ZR_BLOCK_ELEMS; i++)
+    lane[i % 16] = fma((double)g[i], (double)g[i], lane[i % 16]);
+  for (int l = 0; l < 8; l++) lane[l] += lane[l + 8];
+  for (int l = 0; l < 4; l++) lane[l] += lane[l + 4];
+  double want = (lane[0] + lane[2]) + (lane[1] + lane[3]);
+  double one_chain = 0;
+  for (int i = 0; i < ZR_BLOCK_ELEMS; i++) one_chain += (double)g[i] * (double)g[i];
+  run(&t);
+  const zr_control_t *ctl = t.call.call.operand[1];
+  assert_true(zr_exact_value(&ctl->norm) == want);
+  assert_true(one_chain != want); /* the inputs tell orders apart */
+  end(&t);
+}
+
 static void a_bad_index_is_an_error(void **state) {
   (void)state;
   one_t t;
@@ -282,6 +303,7 @@ int main(void) {
       cmocka_unit_test(head_masks_padding_and_skips_unwanted_targets),
       cmocka_unit_test(count_and_loss_sum),
       cmocka_unit_test(block_norm_is_exact_over_blocks),
+      cmocka_unit_test(block_norm_order_is_the_stated_one),
       cmocka_unit_test(a_bad_index_is_an_error),
       cmocka_unit_test(wrong_types_and_kinds_are_refused),
       cmocka_unit_test(open_fails_cleanly_and_runs_allocate_nothing),
