@@ -1,16 +1,17 @@
 /* The oracle backend: its table, and the checks that an oracle makes before it runs. */
 #include "kernels/ref/ref.h"
 
+#include <stdbool.h>
 #include <stddef.h>
 
 #include "runtime/base/dtype.h"
 
 /* Operands of each kind: r real (float or double), i i32, d f64, s scratch, . another type;
- * '?' after an operand that may be absent. Scratch that this backend does not use may be too. */
+ * '?' after an operand that may be absent. Scratch may be where this backend uses none. */
 static const char *const signature[ZR_N_OP_KINDS] = {
     [ZR_OP_NOP] = "",
     [ZR_OP_EMBEDDING] = "irr?r",
-    [ZR_OP_LINEAR] = "rrr?rs?",
+    [ZR_OP_LINEAR] = "rrr?rs",
     [ZR_OP_LAYERNORM] = "rrrrr",
     [ZR_OP_RMSNORM] = "rrrr",
     [ZR_OP_ROPE] = "rr",
@@ -22,11 +23,11 @@ static const char *const signature[ZR_N_OP_KINDS] = {
     [ZR_OP_HEAD_LOSS] = "rri.drrs",
     [ZR_OP_HEAD_EVAL] = "rrids",
     [ZR_OP_EMBEDDING_GRAD] = "irrr?s",
-    [ZR_OP_LINEAR_GRAD_X] = "rrrs?",
-    [ZR_OP_LINEAR_GRAD_W] = "rrrs?",
-    [ZR_OP_LINEAR_GRAD_B] = "rrs?",
-    [ZR_OP_LAYERNORM_GRAD] = "rrrrrrrs?",
-    [ZR_OP_RMSNORM_GRAD] = "rrrrrrs?",
+    [ZR_OP_LINEAR_GRAD_X] = "rrrs",
+    [ZR_OP_LINEAR_GRAD_W] = "rrrs",
+    [ZR_OP_LINEAR_GRAD_B] = "rrs",
+    [ZR_OP_LAYERNORM_GRAD] = "rrrrrrrs",
+    [ZR_OP_RMSNORM_GRAD] = "rrrrrrs",
     [ZR_OP_ATTENTION_GRAD] = "rrrrrs",
     [ZR_OP_GELU_GRAD] = "rrr",
     [ZR_OP_SWIGLU_GRAD] = "rrrrr",
@@ -80,9 +81,10 @@ static int64_t ref_scratch_bytes(const zr_kern_t *kern, const zr_kern_shape_t *s
 }
 
 static zr_status_t check_operand(const zr_kern_t *kern, const zr_kern_shape_t *shape, int operand,
-                                 char type, int optional) {
+                                 char type, bool optional) {
   if (!(shape->present >> operand & 1u)) {
-    if (optional || type == 's') return ZR_OK;
+    bool unused = type == 's' && ref_scratch_elems(shape) == 0;
+    if (optional || unused) return ZR_OK;
     return zr_fail(ZR_ERR_INVALID_ARGUMENT, "ref: operand %d of kind %d is absent", operand,
                    shape->kind);
   }
@@ -101,7 +103,7 @@ static zr_status_t ref_prepare(zr_kern_t *kern, const zr_kern_shape_t *shape, in
     return zr_fail(ZR_ERR_UNSUPPORTED, "ref: no kernel of kind %d", shape->kind);
   int operand = 0;
   for (const char *c = signature[shape->kind]; *c != 0; c++, operand++) {
-    int optional = c[1] == '?';
+    bool optional = c[1] == '?';
     ZR_TRY(check_operand(kern, shape, operand, *c, optional));
     c += optional;
   }

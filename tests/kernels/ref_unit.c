@@ -266,6 +266,10 @@ static void wrong_types_and_kinds_are_refused(void **state) {
   shape.kind = ZR_OP_ALL_GATHER;
   assert_int_equal(t.ops->prepare(t.kern, &shape, 1, &prepared), ZR_ERR_UNSUPPORTED);
   end(&t);
+  begin(&t, &(kern_case_t){.kind = ZR_OP_HEAD_EVAL, .attr = {2, 1, 3, 4, 1}}, ZR_F32);
+  t.call.shape.present &= (uint8_t) ~(1u << 4); /* scratch that the kind needs */
+  assert_int_equal(t.ops->prepare(t.kern, &t.call.shape, 1, &prepared), ZR_ERR_INVALID_ARGUMENT);
+  end(&t);
   assert_int_equal(zr_kern_ref_open(NULL, ZR_BF16, &t.ops, &t.kern), ZR_ERR_UNSUPPORTED);
 }
 
