@@ -1,0 +1,208 @@
+/* Causal attention by tiles of 64 queries x 64 keys (Dao 2023): scores never leave a worker's
+ * scratch.
+ *
+ *   forward   one task for each (sequence, head, tile of queries), keys in increasing order
+ *   backward  one task for each (sequence, KV head), which alone writes its dq, dk and dv:
+ *             for each head of the group, each tile of queries i, each tile of keys j <= i
+ *
+ * Tiles hold scores as s[key][query]. Rows of qkv are [q heads | k heads | v heads]. */
+#include <math.h>
+
+#include "kernels/cpu/cpu.h"
+
+enum { TILE = ZR_CPU_ATTENTION_TILE };
+
+typedef struct {
+  const zr_cpu_rows_t *rows;
+  int64_t batch, seq, heads, kv_heads, dim;
+  int64_t ld;  /* of qkv: (heads + 2 kv_heads) dim */
+  int64_t ldy; /* of y: heads dim */
+  int64_t n_tiles;
+  float scale;
+  const float *qkv;
+  float *y, *lse;
+  const float *y_in, *lse_in, *dy;
+  float *dqkv;
+  float *scratch;
+  int64_t worker_elems;
+} attention_t;
+
+static attention_t attention_of(const zr_kern_t *kern, const zr_kern_call_t *call) {
+  const int64_t *attr = call->shape->attr;
+  attention_t a = {.rows = kern->rows,
+                   .batch = attr[ZR_ATTENTION_BATCH],
+                   .seq = attr[ZR_ATTENTION_SEQ],
+                   .heads = attr[ZR_ATTENTION_HEADS],
+                   .kv_heads = attr[ZR_ATTENTION_KV_HEADS],
+                   .dim = attr[ZR_ATTENTION_HEAD_DIM],
+                   .scale = (float)call->shape->real,
+                   .qkv = call->operand[0]};
+  a.ld = (a.heads + 2 * a.kv_heads) * a.dim;
+  a.ldy = a.heads * a.dim;
+  a.n_tiles = zr_cpu_blocks(a.seq, TILE);
+  return a;
+}
+
+/* Element offsets in qkv of the first row of tile `tile` of a sequence. */
+static int64_t q_at(const attention_t *a, int64_t b, int64_t tile, int64_t head) {
+  return (b * a->seq + tile * TILE) * a->ld + head * a->dim;
+}
+static int64_t k_at(const attention_t *a, int64_t b, int64_t tile, int64_t kv) {
+  return q_at(a, b, tile, a->heads + kv);
+}
+static int64_t v_at(const attention_t *a, int64_t b, int64_t tile, int64_t kv) {
+  return q_at(a, b, tile, a->heads + a->kv_heads + kv);
+}
+static int64_t y_at(const attention_t *a, int64_t b, int64_t tile, int64_t head) {
+  return (b * a->seq + tile * TILE) * a->ldy + head * a->dim;
+}
+
+static int64_t tile_rows(const attention_t *a, int64_t tile) {
+  return zr_cpu_min(TILE, a->seq - tile * TILE);
+}
+
+/* c[m][TILE] (+)= a b for a [m][k] with the strides given and b, c rows of TILE queries */
+static void product(const attention_t *at, int64_t m, int64_t k, const float *a, int64_t a_row,
+                    int64_t a_col, const float *b, float *c, int add) {
+  zr_cpu_product_t p = {m, TILE, k, a, a_row, a_col, b, TILE, c, TILE, add};
+  at->rows->product(&p);
+}
+
+/* --- forward ------------------------------------------------------------------------------------
+ */
+
+/* Scratch of a worker: q^T and y^T [dim][TILE], s [TILE][TILE], max, sum, factor [TILE]. */
+static int64_t forward_elems(int64_t dim) {
+  return TILE * (2 * dim + TILE + 3);
+}
+
+static void forward_tile(void *context, int64_t task, int worker) {
+  const attention_t *a = context;
+  /* The longest rows of tiles first, so that the last tasks are short. */
+  int64_t i = a->n_tiles - 1 - task / (a->batch * a->heads);
+  int64_t b = task % (a->batch * a->heads) / a->heads, h = task % a->heads;
+  int64_t kv = h / (a->heads / a->kv_heads), n_queries = tile_rows(a, i);
+  float *q = a->scratch + worker * a->worker_elems, *y = q + a->dim * TILE;
+  float *s = y + a->dim * TILE, *max = s + TILE * TILE, *sum = max + TILE, *factor = sum + TILE;
+  a->rows->pack(n_queries, a->dim, a->qkv + q_at(a, b, i, h), a->ld, a->scale, q);
+  for (int64_t j = 0; j <= i; j++) {
+    int64_t n_keys = tile_rows(a, j);
+    product(a, n_keys, a->dim, a->qkv + k_at(a, b, j, kv), a->ld, 1, q, s, 0);
+    a->rows->softmax_tile(n_keys, j == 0, j == i, s, max, sum, factor);
+    if (j > 0) a->rows->scale_tile(a->dim, factor, y);
+    product(a, a->dim, n_keys, a->qkv + v_at(a, b, j, kv), 1, a->ld, s, y, j > 0);
+  }
+  float *lse = a->lse + (b * a->seq + i * TILE) * a->heads + h;
+  for (int64_t t = 0; t < n_queries; t++) {
+    lse[t * a->heads] = max[t] + logf(sum[t]);
+    factor[t] = 1.0f / sum[t];
+  }
+  a->rows->unpack(n_queries, a->dim, y, factor, a->y + y_at(a, b, i, h), a->ldy);
+}
+
+static int64_t forward_scratch(const zr_kern_shape_t *shape, int n_workers) {
+  return n_workers * forward_elems(shape->attr[ZR_ATTENTION_HEAD_DIM]) * (int64_t)sizeof(float);
+}
+
+static zr_status_t forward_run(zr_kern_t *kern, const zr_kern_call_t *call) {
+  attention_t a = attention_of(kern, call);
+  a.y = call->operand[1];
+  a.lse = call->operand[2];
+  a.scratch = call->operand[3];
+  a.worker_elems = forward_elems(a.dim);
+  zr_parallel_for(call->pool, a.batch * a.heads * a.n_tiles, forward_tile, &a);
+  return ZR_OK;
+}
+
+/* --- backward -----------------------------------------------------------------------------------
+ */
+
+/* Scratch of a worker: q^T, dy^T [dim][TILE], p, ds [TILE][TILE], lse, delta [TILE]. */
+static int64_t backward_elems(int64_t dim) {
+  return TILE * (2 * dim + 2 * TILE + 2);
+}
+
+typedef struct {
+  float *q, *dy, *p, *ds, *lse, *delta;
+} backward_scratch_t;
+
+static backward_scratch_t backward_scratch_of(const attention_t *a, int worker) {
+  backward_scratch_t s;
+  s.q = a->scratch + worker * a->worker_elems;
+  s.dy = s.q + a->dim * TILE;
+  s.p = s.dy + a->dim * TILE;
+  s.ds = s.p + TILE * TILE;
+  s.lse = s.ds + TILE * TILE;
+  s.delta = s.lse + TILE;
+  return s;
+}
+
+/* What depends on the queries alone: q^T scaled, dy^T, lse, and delta = y . dy. */
+static void load_queries(const attention_t *a, int64_t b, int64_t h, int64_t i,
+                         const backward_scratch_t *s) {
+  int64_t n = tile_rows(a, i), at = y_at(a, b, i, h);
+  const float *lse = a->lse_in + (b * a->seq + i * TILE) * a->heads + h;
+  a->rows->pack(n, a->dim, a->qkv + q_at(a, b, i, h), a->ld, a->scale, s->q);
+  a->rows->pack(n, a->dim, a->dy + at, a->ldy, 1.0f, s->dy);
+  for (int64_t t = 0; t < TILE; t++) {
+    s->lse[t] = t < n ? lse[t * a->heads] : 0;
+    s->delta[t] =
+        t < n ? a->rows->dot(a->dim, a->y_in + at + t * a->ldy, a->dy + at + t * a->ldy) : 0;
+  }
+}
+
+/* rows of out [m][dim] (+)= a[m][k] (rows of b [k][dim]) */
+static void product_rows(const attention_t *at, int64_t m, int64_t k, const float *a, int64_t a_row,
+                         int64_t a_col, const float *b, int64_t ldb, float *out, int add) {
+  zr_cpu_product_t p = {m, at->dim, k, a, a_row, a_col, b, ldb, out, at->ld, add};
+  at->rows->product(&p);
+}
+
+/* One tile. The first tile of queries that a tile of keys meets is its own, in the group's first
+ * head: that one writes dk and dv, the others add. */
+static void backward_tile(const attention_t *a, int64_t b, int64_t h, int64_t i, int64_t j,
+                          const backward_scratch_t *s) {
+  int64_t group = a->heads / a->kv_heads, kv = h / group;
+  int64_t n_queries = tile_rows(a, i), n_keys = tile_rows(a, j);
+  const float *q = a->qkv + q_at(a, b, i, h), *k = a->qkv + k_at(a, b, j, kv);
+  const float *v = a->qkv + v_at(a, b, j, kv), *dy = a->dy + y_at(a, b, i, h);
+  int add = h % group != 0 || i != j;
+  product(a, n_keys, a->dim, k, a->ld, 1, s->q, s->p, 0);
+  product(a, n_keys, a->dim, v, a->ld, 1, s->dy, s->ds, 0);
+  a->rows->softmax_tile_grad(n_keys, i == j, s->lse, s->delta, a->scale, s->p, s->ds);
+  product_rows(a, n_keys, n_queries, s->p, TILE, 1, dy, a->ldy, a->dqkv + v_at(a, b, j, kv), add);
+  product_rows(a, n_keys, n_queries, s->ds, TILE, 1, q, a->ld, a->dqkv + k_at(a, b, j, kv), add);
+  product_rows(a, n_queries, n_keys, s->ds, 1, TILE, k, a->ld, a->dqkv + q_at(a, b, i, h), j > 0);
+}
+
+static void backward_task(void *context, int64_t task, int worker) {
+  const attention_t *a = context;
+  int64_t b = task / a->kv_heads, kv = task % a->kv_heads, group = a->heads / a->kv_heads;
+  backward_scratch_t s = backward_scratch_of(a, worker);
+  for (int64_t h = kv * group; h < (kv + 1) * group; h++) {
+    for (int64_t i = 0; i < a->n_tiles; i++) {
+      load_queries(a, b, h, i, &s);
+      for (int64_t j = 0; j <= i; j++) backward_tile(a, b, h, i, j, &s);
+    }
+  }
+}
+
+static int64_t backward_scratch(const zr_kern_shape_t *shape, int n_workers) {
+  return n_workers * backward_elems(shape->attr[ZR_ATTENTION_HEAD_DIM]) * (int64_t)sizeof(float);
+}
+
+static zr_status_t backward_run(zr_kern_t *kern, const zr_kern_call_t *call) {
+  attention_t a = attention_of(kern, call);
+  a.y_in = call->operand[1];
+  a.lse_in = call->operand[2];
+  a.dy = call->operand[3];
+  a.dqkv = call->operand[4];
+  a.scratch = call->operand[5];
+  a.worker_elems = backward_elems(a.dim);
+  zr_parallel_for(call->pool, a.batch * a.kv_heads, backward_task, &a);
+  return ZR_OK;
+}
+
+const zr_cpu_kind_t zr_cpu_attention = {"attention", 3, forward_scratch, NULL, forward_run};
+const zr_cpu_kind_t zr_cpu_attention_grad = {"attention_grad", 5, backward_scratch, NULL,
+                                             backward_run};

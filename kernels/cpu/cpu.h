@@ -1,0 +1,83 @@
+/* Inside kernels/cpu: the backend's state and what each file of kinds offers to cpu.c. */
+#ifndef ZR_KERNELS_CPU_CPU_H
+#define ZR_KERNELS_CPU_CPU_H
+
+#include <stddef.h>
+
+#include "kernels/cpu/gemm.h"
+#include "kernels/cpu/rows.h"
+#include "kernels/kern.h"
+
+enum { ZR_CPU_MAX_GEMMS = 8 };
+
+/* What `prepare` made for one shape. */
+typedef struct zr_cpu_prepared_t {
+  struct zr_cpu_prepared_t *next;
+  zr_kern_shape_t shape;
+  int n_workers;
+  zr_cpu_gemm_t *gemm[ZR_CPU_MAX_GEMMS];
+} zr_cpu_prepared_t;
+
+struct zr_kern_t {
+  zr_alloc_t *alloc;
+  const zr_cpu_rows_t *rows;
+  zr_cpu_library_t *library; /* NULL: products by the row kernels */
+  zr_cpu_prepared_t *prepared;
+};
+
+/* A gemm that a kind needs. */
+typedef struct {
+  zr_cpu_gemm_shape_t shape;
+  int accumulate;
+} zr_cpu_gemm_need_t;
+
+/* A kind: one row of the table in cpu.c. */
+typedef struct {
+  const char *name;
+  int scratch; /* index of the scratch operand; -1: none */
+  int64_t (*scratch_bytes)(const zr_kern_shape_t *shape, int n_workers); /* NULL: 0 */
+  int (*gemms)(const zr_kern_shape_t *shape, zr_cpu_gemm_need_t need[ZR_CPU_MAX_GEMMS]);
+  zr_status_t (*run)(zr_kern_t *kern, const zr_kern_call_t *call);
+} zr_cpu_kind_t;
+
+extern const zr_cpu_kind_t zr_cpu_embedding, zr_cpu_embedding_grad;
+extern const zr_cpu_kind_t zr_cpu_linear, zr_cpu_linear_grad_x, zr_cpu_linear_grad_w,
+    zr_cpu_linear_grad_b;
+extern const zr_cpu_kind_t zr_cpu_layernorm, zr_cpu_layernorm_grad, zr_cpu_rmsnorm,
+    zr_cpu_rmsnorm_grad;
+extern const zr_cpu_kind_t zr_cpu_rope, zr_cpu_rope_table;
+extern const zr_cpu_kind_t zr_cpu_attention, zr_cpu_attention_grad;
+extern const zr_cpu_kind_t zr_cpu_gelu, zr_cpu_gelu_grad, zr_cpu_swiglu, zr_cpu_swiglu_grad,
+    zr_cpu_add, zr_cpu_fill, zr_cpu_accumulate;
+extern const zr_cpu_kind_t zr_cpu_head_loss, zr_cpu_head_eval;
+extern const zr_cpu_kind_t zr_cpu_nop, zr_cpu_count, zr_cpu_loss_sum, zr_cpu_control_begin,
+    zr_cpu_control_count, zr_cpu_control_update, zr_cpu_control_end;
+extern const zr_cpu_kind_t zr_cpu_block_norm, zr_cpu_adamw;
+
+static inline int zr_cpu_accumulates(const zr_kern_shape_t *shape, int operand) {
+  return (int)(shape->accumulate >> operand & 1u);
+}
+
+static inline int64_t zr_cpu_min(int64_t a, int64_t b) {
+  return a < b ? a : b;
+}
+static inline int64_t zr_cpu_max(int64_t a, int64_t b) {
+  return a > b ? a : b;
+}
+static inline int64_t zr_cpu_blocks(int64_t total, int64_t block) {
+  return (total + block - 1) / block;
+}
+static inline int64_t zr_cpu_round_64(int64_t bytes) {
+  return (bytes + 63) / 64 * 64;
+}
+
+/* ZR_ERR_DATA unless low <= index[i] < bound for all i. */
+zr_status_t zr_cpu_check_indices(const int32_t *index, int64_t n, int64_t low,
+                                 int64_t bound) ZR_MUST_CHECK;
+
+/* out[c] (+)= sum over blocks of part[block][c], in the fixed tree whose node over n blocks splits
+ * at the largest power of two below n; columns are spread over the pool. part is used up. */
+void zr_cpu_sum_blocks(const zr_cpu_rows_t *rows, zr_pool_t *pool, int64_t n_blocks, int64_t cols,
+                       float *part, int accumulate, float *out);
+
+#endif

@@ -1,0 +1,141 @@
+/* Token and position embeddings. Their gradients sum the rows of each token in the order of the
+ * rows, found through a list for each token. */
+#include <math.h>
+#include <string.h>
+
+#include "kernels/cpu/cpu.h"
+
+enum { FORWARD_ROWS = 16, GRAD_ROWS = 16, GRAD_COLS = 1024 };
+
+typedef struct {
+  const zr_cpu_rows_t *rows;
+  int64_t n_rows, hidden, vocab, seq, pos_rows;
+  const int32_t *tokens; /* [n_rows] */
+  const float *table, *pos, *dy;
+  float *y;
+  float *grad; /* dtable or dpos */
+  int64_t grad_rows;
+  int accumulate;
+  const int32_t *head; /* [vocab]: a token's first row, -1: none */
+  const int32_t *next; /* [n_rows]: the same token's next row, -1: none */
+} embedding_t;
+
+static embedding_t embedding_of(const zr_kern_t *kern, const zr_kern_call_t *call) {
+  const int64_t *attr = call->shape->attr;
+  return (embedding_t){.rows = kern->rows,
+                       .n_rows = attr[ZR_EMBEDDING_ROWS],
+                       .hidden = attr[ZR_EMBEDDING_HIDDEN],
+                       .vocab = attr[ZR_EMBEDDING_VOCAB],
+                       .seq = attr[ZR_EMBEDDING_SEQ],
+                       .pos_rows = attr[ZR_EMBEDDING_POS_ROWS],
+                       .tokens = call->operand[0]};
+}
+
+static void forward_block(void *context, int64_t task, int worker) {
+  (void)worker;
+  const embedding_t *e = context;
+  int64_t end = zr_cpu_min((task + 1) * FORWARD_ROWS, e->n_rows);
+  for (int64_t t = task * FORWARD_ROWS; t < end; t++) {
+    const float *row = e->table + e->tokens[t] * e->hidden;
+    float *y = e->y + t * e->hidden;
+    if (e->pos != NULL) {
+      e->rows->add(e->hidden, row, e->pos + t % e->seq * e->hidden, y);
+    } else {
+      memcpy(y, row, (size_t)e->hidden * sizeof(float));
+    }
+  }
+}
+
+static zr_status_t forward_run(zr_kern_t *kern, const zr_kern_call_t *call) {
+  embedding_t e = embedding_of(kern, call);
+  ZR_TRY(zr_cpu_check_indices(e.tokens, e.n_rows, 0, e.vocab));
+  e.table = call->operand[1];
+  e.pos = call->operand[2];
+  e.y = call->operand[3];
+  zr_parallel_for(call->pool, zr_cpu_blocks(e.n_rows, FORWARD_ROWS), forward_block, &e);
+  return ZR_OK;
+}
+
+/* Row v of the gradient, columns [c, c + n): the sum of dy over a chain of rows t, next(t), ... */
+static void grad_row(const embedding_t *e, int64_t v, int64_t first, int64_t step, int64_t c,
+                     int64_t n) {
+  float sum[GRAD_COLS] __attribute__((aligned(64)));
+  float *out = e->grad + v * e->hidden + c;
+  float *into = e->accumulate ? sum : out;
+  e->rows->fill(n, 0, into);
+  for (int64_t t = first; t >= 0;) {
+    e->rows->accumulate(n, e->dy + t * e->hidden + c, into);
+    int64_t following = step > 0 ? t + step : e->next[t];
+    t = following < e->n_rows ? following : -1;
+  }
+  if (e->accumulate) e->rows->accumulate(n, sum, out);
+}
+
+static int64_t n_across(const embedding_t *e) {
+  return zr_cpu_blocks(e->hidden, GRAD_COLS);
+}
+
+static void grad_rows(const embedding_t *e, int64_t task, int by_position) {
+  int64_t down = task / n_across(e), c = task % n_across(e) * GRAD_COLS;
+  int64_t n = zr_cpu_min(GRAD_COLS, e->hidden - c);
+  int64_t end = zr_cpu_min((down + 1) * GRAD_ROWS, e->grad_rows);
+  for (int64_t v = down * GRAD_ROWS; v < end; v++) {
+    if (by_position) {
+      grad_row(e, v, v < e->seq && v < e->n_rows ? v : -1, e->seq, c, n);
+    } else {
+      grad_row(e, v, e->head[v], 0, c, n);
+    }
+  }
+}
+
+static void token_rows(void *context, int64_t task, int worker) {
+  (void)worker;
+  grad_rows(context, task, 0);
+}
+
+static void position_rows(void *context, int64_t task, int worker) {
+  (void)worker;
+  grad_rows(context, task, 1);
+}
+
+/* head [vocab] and next [rows] */
+static int64_t grad_scratch(const zr_kern_shape_t *shape, int n_workers) {
+  (void)n_workers;
+  return (shape->attr[ZR_EMBEDDING_VOCAB] + shape->attr[ZR_EMBEDDING_ROWS]) *
+         (int64_t)sizeof(int32_t);
+}
+
+/* From the last row to the first, so that a list runs in increasing order. */
+static void list_rows(embedding_t *e, int32_t *scratch) {
+  int32_t *head = scratch, *next = scratch + e->vocab;
+  memset(head, 0xff, (size_t)e->vocab * sizeof *head);
+  for (int64_t t = e->n_rows - 1; t >= 0; t--) {
+    next[t] = head[e->tokens[t]];
+    head[e->tokens[t]] = (int32_t)t;
+  }
+  e->head = head;
+  e->next = next;
+}
+
+static zr_status_t grad_run(zr_kern_t *kern, const zr_kern_call_t *call) {
+  embedding_t e = embedding_of(kern, call);
+  ZR_TRY(zr_cpu_check_indices(e.tokens, e.n_rows, 0, e.vocab));
+  if (e.n_rows > INT32_MAX)
+    return zr_fail(ZR_ERR_UNSUPPORTED, "cpu: embedding_grad of more than 2^31 rows");
+  list_rows(&e, call->operand[4]);
+  e.dy = call->operand[1];
+  e.grad = call->operand[2];
+  e.grad_rows = e.vocab;
+  e.accumulate = zr_cpu_accumulates(call->shape, 2);
+  int64_t across = n_across(&e);
+  zr_parallel_for(call->pool, zr_cpu_blocks(e.grad_rows, GRAD_ROWS) * across, token_rows, &e);
+  if (call->operand[3] == NULL) return ZR_OK;
+  e.grad = call->operand[3];
+  e.grad_rows = e.pos_rows;
+  e.accumulate = zr_cpu_accumulates(call->shape, 3);
+  zr_parallel_for(call->pool, zr_cpu_blocks(e.grad_rows, GRAD_ROWS) * across, position_rows, &e);
+  return ZR_OK;
+}
+
+const zr_cpu_kind_t zr_cpu_embedding = {"embedding", -1, NULL, NULL, forward_run};
+const zr_cpu_kind_t zr_cpu_embedding_grad = {"embedding_grad", 4, grad_scratch, NULL, grad_run};

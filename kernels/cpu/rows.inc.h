@@ -1,0 +1,37 @@
+/* Defines the table ZR_ROWS_TABLE of row kernels for vectors of ZR_VEC floats. */
+#include "kernels/cpu/rows.h"
+#include "kernels/cpu/rows_attention.inc.h"
+#include "kernels/cpu/rows_head.inc.h"
+#include "kernels/cpu/rows_norm.inc.h"
+#include "kernels/cpu/rows_pointwise.inc.h"
+#include "kernels/cpu/rows_product.inc.h"
+#include "kernels/cpu/rows_update.inc.h"
+
+#ifdef ZR_ROWS_TABLE
+const zr_cpu_rows_t ZR_ROWS_TABLE = {
+    .add = row_add,
+    .accumulate = row_accumulate,
+    .fill = row_fill,
+    .gelu = row_gelu,
+    .gelu_grad = row_gelu_grad,
+    .swiglu = row_swiglu,
+    .swiglu_grad = row_swiglu_grad,
+    .column_sum = row_column_sum,
+    .rope = row_rope,
+    .layernorm = norm_layernorm,
+    .layernorm_grad = norm_layernorm_grad,
+    .rmsnorm = norm_rmsnorm,
+    .rmsnorm_grad = norm_rmsnorm_grad,
+    .product = row_product,
+    .pack = tile_pack,
+    .unpack = tile_unpack,
+    .softmax_tile = tile_softmax,
+    .scale_tile = tile_scale,
+    .softmax_tile_grad = tile_softmax_grad,
+    .dot = row_dot,
+    .head_row = head_row,
+    .block_norm = update_block_norm,
+    .adamw = update_adamw,
+    .digest = update_digest,
+};
+#endif

@@ -1,0 +1,87 @@
+/* Attention's tiles. Scores are kept transposed, s[key][query], so that every step of the softmax
+ * works on whole vectors of queries and sums over keys are sums of vectors. */
+#ifndef ZR_KERNELS_CPU_ROWS_ATTENTION_INC_H
+#define ZR_KERNELS_CPU_ROWS_ATTENTION_INC_H
+
+#include "kernels/cpu/rows.h"
+#include "kernels/cpu/vec.h"
+
+enum { TILE = ZR_CPU_ATTENTION_TILE };
+
+static inline void tile_pack(int64_t n_rows, int64_t cols, const float *src, int64_t lds,
+                             float scale, float *dst) {
+  for (int64_t r0 = 0; r0 < TILE; r0 += ZR_VEC) {
+    for (int64_t c = 0; c < cols; c++) {
+      vf x;
+      for (int l = 0; l < ZR_VEC; l++) x[l] = r0 + l < n_rows ? src[(r0 + l) * lds + c] : 0;
+      v_store(dst + c * TILE + r0, x * scale);
+    }
+  }
+}
+
+static inline void tile_unpack(int64_t n_rows, int64_t cols, const float *src, const float *scale,
+                               float *dst, int64_t ldd) {
+  for (int64_t r = 0; r < n_rows; r++)
+    for (int64_t c = 0; c < cols; c++) dst[r * ldd + c] = src[c * TILE + r] * scale[r];
+}
+
+/* On the diagonal tile query i (lane) may see keys up to i. */
+static inline vi visible(int64_t key, int64_t query) {
+  return v_lane_index() >= (int32_t)(key - query);
+}
+
+static inline void tile_softmax(int64_t n_keys, int first, int diagonal, float *s, float *max,
+                                float *sum, float *factor) {
+  for (int64_t q = 0; q < TILE; q += ZR_VEC) {
+    const vf lowest = v_set(-INFINITY);
+    vf old = first ? lowest : v_load(max + q), top = old;
+    for (int64_t k = 0; k < n_keys; k++) {
+      vf x = v_load(s + k * TILE + q);
+      if (diagonal && k > q) {
+        x = v_select(visible(k, q), x, lowest);
+        v_store(s + k * TILE + q, x);
+      }
+      top = v_max(x, top);
+    }
+    vf total = v_set(0);
+    for (int64_t k = 0; k < n_keys; k++) {
+      vf p = v_exp(v_load(s + k * TILE + q) - top);
+      v_store(s + k * TILE + q, p);
+      total += p;
+    }
+    vf rescale = first ? v_set(0) : v_exp(old - top);
+    v_store(sum + q, first ? total : v_fma(v_load(sum + q), rescale, total));
+    v_store(factor + q, rescale);
+    v_store(max + q, top);
+  }
+}
+
+static inline void tile_scale(int64_t n_rows, const float *factor, float *x) {
+  for (int64_t r = 0; r < n_rows; r++)
+    for (int64_t q = 0; q < TILE; q += ZR_VEC)
+      v_store(x + r * TILE + q, v_load(x + r * TILE + q) * v_load(factor + q));
+}
+
+static inline void tile_softmax_grad(int64_t n_keys, int diagonal, const float *lse,
+                                     const float *delta, float scale, float *s, float *dp) {
+  for (int64_t q = 0; q < TILE; q += ZR_VEC) {
+    const vf l = v_load(lse + q), d = v_load(delta + q);
+    for (int64_t k = 0; k < n_keys; k++) {
+      vf x = v_load(s + k * TILE + q) - l;
+      if (diagonal && k > q) x = v_select(visible(k, q), x, v_set(-INFINITY));
+      vf p = v_exp(x);
+      v_store(s + k * TILE + q, p);
+      v_store(dp + k * TILE + q, p * (v_load(dp + k * TILE + q) - d) * scale);
+    }
+  }
+}
+
+static inline float row_dot(int64_t n, const float *a, const float *b) {
+  vf sum = v_set(0);
+  int64_t i = 0;
+  for (; i + ZR_VEC <= n; i += ZR_VEC) sum = v_fma(v_load(a + i), v_load(b + i), sum);
+  if (i < n) sum = v_fma(v_load_n(a + i, n - i), v_load_n(b + i, n - i), sum);
+  return v_sum(sum);
+}
+
+#endif

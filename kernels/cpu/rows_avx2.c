@@ -1,0 +1,3 @@
+#define ZR_VEC 8
+#define ZR_ROWS_TABLE zr_cpu_rows_avx2
+#include "kernels/cpu/rows.inc.h"

@@ -1,0 +1,3 @@
+#define ZR_VEC 16
+#define ZR_ROWS_TABLE zr_cpu_rows_avx512
+#include "kernels/cpu/rows.inc.h"

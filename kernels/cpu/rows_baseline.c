@@ -1,0 +1,3 @@
+#define ZR_VEC 4
+#define ZR_ROWS_TABLE zr_cpu_rows_baseline
+#include "kernels/cpu/rows.inc.h"

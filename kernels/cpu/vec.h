@@ -1,0 +1,202 @@
+/* Vectors of ZR_VEC floats, for the row kernels: the same source is compiled for each instruction
+ * set. Only rows_*.c includes this; ZR_VEC is 4 (baseline), 8 (AVX2) or 16 (AVX-512).
+ *
+ * Every operation works on each lane alone, so an element's bits do not depend on the lane, the
+ * address or the cut. Memory need only be aligned to 4 bytes. */
+#ifndef ZR_KERNELS_CPU_VEC_H
+#define ZR_KERNELS_CPU_VEC_H
+
+#include <immintrin.h>
+#include <math.h>
+#include <stdint.h>
+#include <string.h>
+
+#ifndef ZR_VEC
+#define ZR_VEC 4
+#endif
+
+typedef float vf __attribute__((vector_size(4 * ZR_VEC)));
+typedef int32_t vi __attribute__((vector_size(4 * ZR_VEC)));
+typedef uint32_t vu __attribute__((vector_size(4 * ZR_VEC)));
+typedef float vf_mem __attribute__((vector_size(4 * ZR_VEC), aligned(4), may_alias));
+/* Half as many: what a vector of doubles is made of. */
+typedef float vh __attribute__((vector_size(2 * ZR_VEC)));
+typedef float vh_mem __attribute__((vector_size(2 * ZR_VEC), aligned(4), may_alias));
+typedef double vd __attribute__((vector_size(4 * ZR_VEC)));
+typedef uint64_t vq __attribute__((vector_size(4 * ZR_VEC)));
+
+static inline vf v_load(const float *p) {
+  return (vf) * (const vf_mem *)p;
+}
+static inline void v_store(float *p, vf x) {
+  *(vf_mem *)p = (vf_mem)x;
+}
+static inline vf v_set(float x) {
+  return x - (vf){0};
+}
+static inline vd v_load_double(const float *p) {
+  return __builtin_convertvector((vh) * (const vh_mem *)p, vd);
+}
+
+/* The first n lanes, n <= ZR_VEC, from or to memory; the other lanes are +0 or not stored. */
+static inline vf v_load_n(const float *p, int64_t n) {
+#if ZR_VEC == 16
+  return (vf)_mm512_maskz_loadu_ps((__mmask16)((1u << n) - 1), p);
+#else
+  float lane[ZR_VEC] = {0};
+  for (int64_t i = 0; i < n; i++) lane[i] = p[i];
+  return v_load(lane);
+#endif
+}
+
+static inline void v_store_n(float *p, vf x, int64_t n) {
+#if ZR_VEC == 16
+  _mm512_mask_storeu_ps(p, (__mmask16)((1u << n) - 1), (__m512)x);
+#else
+  float lane[ZR_VEC];
+  v_store(lane, x);
+  for (int64_t i = 0; i < n; i++) p[i] = lane[i];
+#endif
+}
+
+/* a b + c: fused where the instruction set can; v_fma_exact is fused in all of them. */
+static inline vf v_fma(vf a, vf b, vf c) {
+#if ZR_VEC == 16
+  return (vf)_mm512_fmadd_ps((__m512)a, (__m512)b, (__m512)c);
+#elif ZR_VEC == 8
+  return (vf)_mm256_fmadd_ps((__m256)a, (__m256)b, (__m256)c);
+#else
+  return a * b + c;
+#endif
+}
+
+static inline vf v_fma_exact(vf a, vf b, vf c) {
+#if ZR_VEC > 4
+  return v_fma(a, b, c);
+#else
+  vf r;
+  for (int i = 0; i < ZR_VEC; i++) r[i] = fmaf(a[i], b[i], c[i]);
+  return r;
+#endif
+}
+
+static inline vd vd_fma_exact(vd a, vd b, vd c) {
+#if ZR_VEC == 16
+  return (vd)_mm512_fmadd_pd((__m512d)a, (__m512d)b, (__m512d)c);
+#elif ZR_VEC == 8
+  return (vd)_mm256_fmadd_pd((__m256d)a, (__m256d)b, (__m256d)c);
+#else
+  vd r;
+  for (int i = 0; i < ZR_VEC / 2; i++) r[i] = fma(a[i], b[i], c[i]);
+  return r;
+#endif
+}
+
+static inline vf v_sqrt(vf x) {
+#if ZR_VEC == 16
+  return (vf)_mm512_sqrt_ps((__m512)x);
+#elif ZR_VEC == 8
+  return (vf)_mm256_sqrt_ps((__m256)x);
+#else
+  return (vf)_mm_sqrt_ps((__m128)x);
+#endif
+}
+
+/* Where an argument is NaN, the result is b. */
+static inline vf v_max(vf a, vf b) {
+#if ZR_VEC == 16
+  return (vf)_mm512_max_ps((__m512)a, (__m512)b);
+#elif ZR_VEC == 8
+  return (vf)_mm256_max_ps((__m256)a, (__m256)b);
+#else
+  return (vf)_mm_max_ps((__m128)a, (__m128)b);
+#endif
+}
+
+static inline vf v_min(vf a, vf b) {
+#if ZR_VEC == 16
+  return (vf)_mm512_min_ps((__m512)a, (__m512)b);
+#elif ZR_VEC == 8
+  return (vf)_mm256_min_ps((__m256)a, (__m256)b);
+#else
+  return (vf)_mm_min_ps((__m128)a, (__m128)b);
+#endif
+}
+
+/* mask: 0 or -1 in each lane. */
+static inline vf v_select(vi mask, vf yes, vf no) {
+  return (vf)((mask & (vi)yes) | (~mask & (vi)no));
+}
+
+static inline vi v_lane_index(void) {
+  vi index;
+  for (int i = 0; i < ZR_VEC; i++) index[i] = i;
+  return index;
+}
+
+/* x in the first n lanes, +0 in the others. */
+static inline vf v_first(vf x, int64_t n) {
+  return (vf)((vi)x & (v_lane_index() < (int32_t)n));
+}
+
+/* Sums of the lanes, halves onto halves. */
+static inline float v_sum(vf x) {
+  float lane[ZR_VEC];
+  v_store(lane, x);
+  for (int half = ZR_VEC / 2; half > 0; half /= 2) {
+    for (int i = 0; i < half; i++) lane[i] += lane[i + half];
+  }
+  return lane[0];
+}
+
+static inline double vd_sum(vd x) {
+  double lane[ZR_VEC / 2];
+  memcpy(lane, &x, sizeof lane);
+  for (int half = ZR_VEC / 4; half > 0; half /= 2) {
+    for (int i = 0; i < half; i++) lane[i] += lane[i + half];
+  }
+  return lane[0];
+}
+
+static inline float v_max_lane(vf x) {
+  float lane[ZR_VEC];
+  v_store(lane, x);
+  for (int i = 1; i < ZR_VEC; i++) lane[0] = lane[i] > lane[0] ? lane[i] : lane[0];
+  return lane[0];
+}
+
+/* The sum of a vector's lanes in double, as two vectors of doubles added. */
+static inline vd v_add_double(vd sum, vf x) {
+  float lane[ZR_VEC];
+  v_store(lane, x);
+  return sum + (v_load_double(lane) + v_load_double(lane + ZR_VEC / 2));
+}
+
+/* e^x to about 1 ulp; 0 below -103.97, infinite above 88.72, NaN of NaN. Cephes' polynomial on
+ * [-ln 2 / 2, ln 2 / 2]; the power of two comes as two factors so that subnormals are right. */
+static inline vf v_exp(vf x) {
+  const vf magic = v_set(12582912.0f); /* 1.5 * 2^23: adding it rounds to an integer */
+  x = v_min(v_set(89.0f), v_max(v_set(-105.0f), x));
+  vf shifted = v_fma(x, v_set(1.44269504088896341f), magic);
+  vf n = shifted - magic;
+  vf r = v_fma(n, v_set(-0.693359375f), x);
+  r = v_fma(n, v_set(2.12194440e-4f), r);
+  vf p = v_fma(v_set(1.9875691500e-4f), r, v_set(1.3981999507e-3f));
+  p = v_fma(p, r, v_set(8.3334519073e-3f));
+  p = v_fma(p, r, v_set(4.1665795894e-2f));
+  p = v_fma(p, r, v_set(1.6666665459e-1f));
+  p = v_fma(p, r, v_set(5.0000001201e-1f));
+  vf y = v_fma(p, r * r, r) + 1.0f;
+  vi power = (vi)shifted - (vi)magic;
+  vi half = power >> 1;
+  vf scale0 = (vf)((vu)(half + 127) << 23);
+  vf scale1 = (vf)((vu)(power - half + 127) << 23);
+  return y * scale0 * scale1;
+}
+
+/* 1 / (1 + e^-x) */
+static inline vf v_sigmoid(vf x) {
+  return 1.0f / (1.0f + v_exp(-x));
+}
+
+#endif

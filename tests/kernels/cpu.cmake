@@ -1,0 +1,6 @@
+# The cpu backend against the oracle, over the shared table of cases.
+foreach(name cpu_cases cpu_open cpu_gemm)
+  if(EXISTS ${CMAKE_CURRENT_SOURCE_DIR}/${name}.c)
+    zr_test(${name} SOURCES ${name}.c DEPENDS kernel_cases zr_kern_cpu)
+  endif()
+endforeach()
