@@ -57,6 +57,10 @@ zr_status_t zr_plan_add_unit(zr_plan_t *plan, const char *name, int16_t *out_uni
   if (plan->n_units >= INT16_MAX)
     return zr_fail(ZR_ERR_INTERNAL, "plan %s: more than %d units", plan->name, INT16_MAX);
   ZR_TRY(copy_name("unit", name, copy, sizeof copy));
+  for (size_t i = 0; i < plan->n_units; i++) {
+    if (strcmp(plan->unit_name[i], name) == 0)
+      return zr_fail(ZR_ERR_INTERNAL, "plan %s: two units are named %s", plan->name, name);
+  }
   ZR_TRY(zr_alloc_grow(plan->alloc, &plan->unit_name, &plan->unit_capacity, plan->n_units + 1,
                        sizeof *plan->unit_name));
   memcpy(plan->unit_name[plan->n_units], copy, sizeof copy);

@@ -86,7 +86,6 @@ static zr_status_t finish_list(zr_plan_t *plan, const finish_t *state) {
                      op->stream);
     ZR_TRY(finish_op(plan, at, state));
     op->stream_index = count[op->stream]++;
-    op->n_waits = 0;
   }
   for (size_t i = 0; i < plan->n_buffers; i++) {
     if (!plan->buffer[i].persistent && !state->used[i])
