@@ -43,25 +43,25 @@ static inline void row_fill(int64_t n, float value, float *dst) {
 
 /* gelu(x) = x sigmoid(2 u), u = sqrt(2 / pi) (x + 0.044715 x^3): 0.5 (1 + tanh u) is the sigmoid.
  */
-static inline vf gelu_sigmoid(vf x) {
+static inline vf gelu_argument(vf x) {
   vf inner = v_fma(x * x, v_set(0.044715f), v_set(1.0f));
-  return v_sigmoid(x * inner * v_set(1.5957691216057308f));
+  return x * inner * v_set(1.5957691216057308f);
 }
 
 static inline void row_gelu(int64_t n, const float *x, float *y) {
 #define BODY(LOAD, STORE) \
   vf v = LOAD(x + i);     \
-  STORE(y + i, v * gelu_sigmoid(v));
+  STORE(y + i, v * v_sigmoid(gelu_argument(v)));
   FOR_EACH_VECTOR(n, BODY);
 #undef BODY
 }
 
 /* s + x s (1 - s) 2 u'; s (1 - s) is 0 long before x^2 could overflow into NaN. */
 static inline vf gelu_slope(vf x) {
-  vf s = gelu_sigmoid(x);
+  v_sigmoids_t y = v_sigmoids(gelu_argument(x));
   vf bounded = v_min(v_set(1e6f), v_max(v_set(-1e6f), x));
-  vf du2 = v_fma(bounded * bounded, v_set(0.2140644488f), v_set(1.5957691216057308f));
-  return v_fma(bounded * s * (1.0f - s), du2, s);
+  vf du2 = v_fma(bounded * bounded, v_set(0.21406444881780076f), v_set(1.5957691216057308f));
+  return v_fma(bounded * y.s * y.rest, du2, y.s);
 }
 
 static inline void row_gelu_grad(int64_t n, const float *x, const float *dy, float *dx) {
@@ -83,9 +83,9 @@ static inline void row_swiglu_grad(int64_t n, const float *gate, const float *up
                                    float *dgate, float *dup) {
 #define BODY(LOAD, STORE)                                          \
   vf g = LOAD(gate + i), u = LOAD(up + i), d = LOAD(dy + i);       \
-  vf s = v_sigmoid(g);                                             \
-  STORE(dgate + i, d * u * (s * v_fma(g, 1.0f - s, v_set(1.0f)))); \
-  STORE(dup + i, d * (g * s));
+  v_sigmoids_t s = v_sigmoids(g);                                  \
+  STORE(dgate + i, d * u * (s.s * v_fma(g, s.rest, v_set(1.0f)))); \
+  STORE(dup + i, d * (g * s.s));
   FOR_EACH_VECTOR(n, BODY);
 #undef BODY
 }

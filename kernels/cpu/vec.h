@@ -199,4 +199,17 @@ static inline vf v_sigmoid(vf x) {
   return 1.0f / (1.0f + v_exp(-x));
 }
 
+/* sigmoid(x) and 1 - sigmoid(x), the small one of them accurate too. */
+typedef struct {
+  vf s, rest;
+} v_sigmoids_t;
+
+static inline v_sigmoids_t v_sigmoids(vf x) {
+  vi negative = (vi)x >> 31;
+  vf small = v_exp((vf)((vi)x | INT32_MIN)); /* e^-|x| */
+  vf large = 1.0f / (1.0f + small);
+  small *= large;
+  return (v_sigmoids_t){v_select(negative, small, large), v_select(negative, large, small)};
+}
+
 #endif
