@@ -26,15 +26,15 @@ static zr_status_t fail_version(const zr_verify_t *v, int32_t op, const zr_opera
   char text[ZR_VERIFY_NAME_BYTES], other_text[ZR_VERIFY_NAME_BYTES] = "nobody";
   int32_t other = state->writer;
   /* A reader before the first writer: that writer is the one to blame. */
-  if (other < 0) other = zr_verify_user(v->plan, o->buffer, ZR_WRITE | ZR_SCRATCH, op + 1);
+  if (other < 0) other = zr_verify_user(v->plan, o->buffer, ZR_WRITE, op + 1);
   if (other >= 0) zr_verify_op_text(v, other, other_text);
   return zr_verify_fail(v, op, other, "%s %s version %u of buffer %s, which is at %u there; see %s",
                         zr_verify_op_text(v, op, text), o->access == ZR_READ ? "reads" : "makes",
                         o->version, v->plan->buffer[o->buffer].name, state->version, other_text);
 }
 
-/* An operation reads what stood before it; its writes of one buffer (scratch is one, of nothing)
- * make one version after another in operand order. */
+/* An operation reads what stood before it; its writes of one buffer make one version after another
+ * in operand order. Scratch makes none: whether it destroyed a value is the replay's question. */
 static zr_status_t check_op_versions(const zr_verify_t *v, int32_t index, version_state_t *state) {
   const zr_op_t *op = &v->plan->op[index];
   int n_operands = zr_op_row(op->shape.kind)->n_operands;
@@ -47,7 +47,7 @@ static zr_status_t check_op_versions(const zr_verify_t *v, int32_t index, versio
   }
   for (int i = 0; i < n_operands; i++) {
     const zr_operand_t *o = &op->operand[i];
-    if (o->buffer < 0 || o->access == ZR_READ) continue;
+    if (o->buffer < 0 || (o->access & ZR_WRITE) == 0) continue;
     if (o->version != state[o->buffer].version + 1) {
       return fail_version(v, index, o, &state[o->buffer]);
     }

@@ -109,8 +109,8 @@ static const char *operand_wrong(const zr_plan_t *plan, const zr_op_t *op, int i
   const zr_operand_t *o = &op->operand[i];
   bool is_present = (op->shape.present >> i & 1) != 0;
   if (o->buffer < -1 || o->buffer >= (int32_t)plan->n_buffers) return "unknown buffer";
-  if (is_present != (o->buffer >= 0)) return "the shape disagrees on its presence";
-  if (o->buffer < 0) return row->optional ? NULL : "absent";
+  if (o->buffer == -1 ? is_present : !is_present) return "the shape disagrees on its presence";
+  if (o->buffer == -1) return row->optional ? NULL : "absent";
   const zr_buffer_t *b = &plan->buffer[o->buffer];
   bool accumulates = o->access == ZR_ACCUMULATE;
   if (o->access != row->access && !(row->may_accumulate && accumulates)) return "access";
