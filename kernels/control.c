@@ -5,11 +5,17 @@
 
 static const double pi = 3.14159265358979323846;
 
+static int warms_up_log(const zr_schedule_params_t *schedule) {
+  return schedule->kind == ZR_SCHEDULE_WARMUP_LOG ||
+         schedule->kind == ZR_SCHEDULE_WARMUP_LOG_LINEAR ||
+         schedule->kind == ZR_SCHEDULE_WARMUP_LOG_COSINE;
+}
+
 /* DeepSpeed's warm-up factors with its iteration count taken as `step`, so that no update is made
  * with the learning rate from before the first one. */
 static double warmup_factor(const zr_schedule_params_t *schedule, int64_t step) {
   if (schedule->kind == ZR_SCHEDULE_CONSTANT || step >= schedule->warmup_steps) return 1.0;
-  if (schedule->kind != ZR_SCHEDULE_WARMUP_LOG) {
+  if (!warms_up_log(schedule)) {
     return (double)step / (double)schedule->warmup_steps;
   }
   /* step < warmup_steps here, so warmup_steps >= 2 and the logarithm is positive */
@@ -33,8 +39,10 @@ double zr_schedule_lr(const zr_schedule_params_t *schedule, int64_t step) {
   double progress = decay_progress(schedule, step);
   switch ((zr_schedule_t)schedule->kind) {
     case ZR_SCHEDULE_WARMUP_LINEAR:
+    case ZR_SCHEDULE_WARMUP_LOG_LINEAR:
       return schedule->min_lr + range * (1.0 - progress);
     case ZR_SCHEDULE_WARMUP_COSINE:
+    case ZR_SCHEDULE_WARMUP_LOG_COSINE:
       return schedule->min_lr + range * (0.5 * (1.0 + cos(pi * progress)));
     default:
       return schedule->lr;

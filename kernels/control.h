@@ -15,12 +15,15 @@ typedef enum {
   ZR_SCHEDULE_CONSTANT = 0,
   ZR_SCHEDULE_WARMUP, /* linear from warmup_min_lr to lr, then constant (DeepSpeed WarmupLR, linear)
                        */
-  ZR_SCHEDULE_WARMUP_LOG,    /* DeepSpeed WarmupLR's default: logarithmic */
-  ZR_SCHEDULE_WARMUP_LINEAR, /* then linear to min_lr at total_steps (WarmupDecayLR) */
-  ZR_SCHEDULE_WARMUP_COSINE  /* then half a cosine to min_lr at total_steps */
+  ZR_SCHEDULE_WARMUP_LOG,        /* DeepSpeed WarmupLR's default: logarithmic */
+  ZR_SCHEDULE_WARMUP_LINEAR,     /* then linear to min_lr at total_steps (WarmupDecayLR) */
+  ZR_SCHEDULE_WARMUP_COSINE,     /* then half a cosine to min_lr at total_steps */
+  ZR_SCHEDULE_WARMUP_LOG_LINEAR, /* the two above with the logarithmic warm-up: DeepSpeed's */
+  ZR_SCHEDULE_WARMUP_LOG_COSINE  /* default in WarmupDecayLR and WarmupCosineLR */
 } zr_schedule_t;
 
-/* The learning rate of update `step` (from 1), in double. Pure. */
+/* The learning rate of update `step` (from 1), in double. Pure. The warm-up is DeepSpeed's WarmupLR
+ * with its last_batch_iteration = step, so that the first update is not lost to a rate of zero. */
 typedef struct {
   int64_t kind; /* zr_schedule_t */
   double lr, min_lr, warmup_min_lr;

@@ -4,7 +4,8 @@
  * Value = sum over i of limb[i] * 2^(32 i - ZR_EXACT_BIAS). Limbs are signed 64-bit and hold 32-bit
  * digits with room for carries, so adding two accumulators is adding limbs: an integer all-reduce
  * does it. The range covers sums of squares of any finite fp32 values in blocks of 1,024 (2^-298 ..
- * 2^267) and sums of losses. */
+ * 2^267) and sums of losses. Bits of a value below 2^-384 are dropped, value by value; |value| >=
+ * 2^320 counts as non-finite. One thread at a time for each accumulator. */
 #ifndef ZR_BASE_EXACT_SUM_H
 #define ZR_BASE_EXACT_SUM_H
 
@@ -13,7 +14,7 @@
 enum { ZR_EXACT_LIMBS = 22, ZR_EXACT_BIAS = 384 };
 
 typedef struct {
-  int64_t limb[ZR_EXACT_LIMBS]; /* |limb| < 2^62: at most 2^29 additions between normalisations */
+  int64_t limb[ZR_EXACT_LIMBS]; /* |limb| < 2^52 after each call: 1,024 ranks add up below 2^62 */
   int64_t n_nonfinite;          /* values that were NaN, infinite or outside the range */
 } zr_exact_sum_t;
 

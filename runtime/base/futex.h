@@ -1,4 +1,5 @@
-/* Waiting on a 32-bit word: poll for at most `spin_ns`, then sleep in the kernel. */
+/* Waiting on a 32-bit word in the kernel, within one process. Callers that want to poll first do so
+ * themselves. Any thread. */
 #ifndef ZR_BASE_FUTEX_H
 #define ZR_BASE_FUTEX_H
 

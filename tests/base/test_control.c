@@ -28,6 +28,12 @@ static void schedules(void **state) {
   near(zr_schedule_lr(&s, 60), (1e-3 + 1e-4) / 2, 1e-15);
   near(zr_schedule_lr(&s, 110), 1e-4, 1e-15);
   near(zr_schedule_lr(&s, 500), 1e-4, 1e-15);
+  s.kind = ZR_SCHEDULE_WARMUP_LOG_LINEAR;
+  near(zr_schedule_lr(&s, 4), 1e-5 + (1e-3 - 1e-5) * log(5) / log(10), 1e-15);
+  near(zr_schedule_lr(&s, 60), (1e-3 + 1e-4) / 2, 1e-15);
+  s.kind = ZR_SCHEDULE_WARMUP_LOG_COSINE;
+  near(zr_schedule_lr(&s, 4), 1e-5 + (1e-3 - 1e-5) * log(5) / log(10), 1e-15);
+  near(zr_schedule_lr(&s, 35), 1e-4 + 9e-4 * (1 + sqrt(0.5)) / 2, 1e-14);
   s.kind = ZR_SCHEDULE_WARMUP_COSINE;
   near(zr_schedule_lr(&s, 10), 1e-3, 1e-15);
   near(zr_schedule_lr(&s, 35), 1e-4 + 9e-4 * (1 + sqrt(0.5)) / 2, 1e-14);
@@ -40,7 +46,7 @@ static void schedules(void **state) {
 
 static void schedules_without_warmup_or_length(void **state) {
   (void)state;
-  for (int64_t kind = ZR_SCHEDULE_CONSTANT; kind <= ZR_SCHEDULE_WARMUP_COSINE; ++kind) {
+  for (int64_t kind = ZR_SCHEDULE_CONSTANT; kind <= ZR_SCHEDULE_WARMUP_LOG_COSINE; ++kind) {
     for (int64_t warmup = 0; warmup <= 2; ++warmup) {
       zr_schedule_params_t s = {.kind = kind, .lr = 1, .warmup_steps = warmup, .total_steps = 1};
       for (int64_t step = 1; step < 5; ++step) {
