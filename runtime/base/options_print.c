@@ -33,7 +33,7 @@ static void print_string(const char *text, FILE *out) {
   (void)fputc('"', out);
 }
 
-/* The shortest form that reads back to the same double. */
+/* The shortest form that reads back to the same double; 600, not 6e+02. */
 static void print_double(double value, FILE *out) {
   char text[40];
   if (isnan(value)) {
@@ -42,7 +42,8 @@ static void print_double(double value, FILE *out) {
   }
   for (int digits = 1; digits <= 17; ++digits) {
     (void)snprintf(text, sizeof text, "%.*g", digits, value);
-    if (strtod(text, NULL) == value) break;
+    bool plain = !strchr(text, 'e') || fabs(value) >= 1e15 || fabs(value) < 1e-4;
+    if (plain && strtod(text, NULL) == value) break;
   }
   (void)fputs(text, out);
 }

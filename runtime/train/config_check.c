@@ -1,0 +1,479 @@
+/* What options must satisfy together, and what they resolve to. */
+#include <math.h>
+#include <stddef.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "runtime/train/config.h"
+
+static bool is_given(const zr_config_file_t *config, const char *key) {
+  int64_t row = zr_options_find(config->options, key);
+  return row >= 0 && zr_options_source(config->options, (size_t)row) != ZR_OPTION_FROM_DEFAULT;
+}
+
+static zr_status_t put(zr_config_file_t *config, const char *key, const char *text) {
+  return zr_options_set(config->options, key, text, ZR_OPTION_FROM_PROGRAM, "resolved");
+}
+
+static zr_status_t put_int(zr_config_file_t *config, const char *key, int64_t value) {
+  char text[32];
+  (void)snprintf(text, sizeof text, "%lld", (long long)value);
+  return put(config, key, text);
+}
+
+static zr_status_t put_double(zr_config_file_t *config, const char *key, double value) {
+  char text[40];
+  (void)snprintf(text, sizeof text, "%.17g", value);
+  return put(config, key, text);
+}
+
+/* --- what is not built yet ------------------------------------------------------------------- */
+
+static zr_status_t refuse(const zr_config_file_t *config, const char *key, const char *value,
+                          const char *instead) {
+  zr_status_t status =
+      zr_options_complain(config->options, key, "= %s is not built yet; %s", value, instead);
+  return status == ZR_ERR_CONFIG ? ZR_ERR_UNSUPPORTED : status;
+}
+
+static zr_status_t refuse_types(const zr_config_file_t *config) {
+  const zr_config_t *v = &config->values;
+  if (v->bf16 == 1) return refuse(config, "bf16.enabled", "true", "leave it out to train in fp32");
+  if (v->fp16 == 1) return refuse(config, "fp16.enabled", "true", "leave it out to train in fp32");
+  if (v->grad_accum_dtype != 0) {
+    return refuse(config, "data_types.grad_accum_dtype", v->grad_accum_dtype == 1 ? "bf16" : "fp16",
+                  "the only type now is fp32");
+  }
+  if (v->comm_dtype != v->grad_accum_dtype) {
+    return zr_options_complain(config->options, "communication_data_type",
+                               "must be data_types.grad_accum_dtype (fp32); leave it out");
+  }
+  if (v->state_dtype != 0) {
+    return refuse(config, "optimizer.state_dtype", v->state_dtype == 1 ? "bf16" : "fp16",
+                  "the only type now is fp32");
+  }
+  return ZR_OK;
+}
+
+static zr_status_t refuse_homes(zr_config_file_t *config) {
+  static const char *const names[] = {"none", "cpu", "nvme"};
+  static const char *const keys[] = {"zero_optimization.offload_optimizer.device",
+                                     "zero_optimization.offload_param.device"};
+  int device[] = {config->values.offload_optimizer, config->values.offload_param};
+  for (int i = 0; i < 2; ++i) {
+    if (device[i] == 3) {
+      ZR_TRY(put(config, keys[i], "none"));
+    } else if (device[i] != 0) {
+      return refuse(config, keys[i], names[device[i]], "the only place for states now is none");
+    }
+  }
+  return ZR_OK;
+}
+
+static zr_status_t refuse_rest(zr_config_file_t *config) {
+  const zr_config_t *v = &config->values;
+  static const char *const later_optimizers[] = {"SGD", "Lion", "Adagrad"};
+  static const char *const later_schedulers[] = {"OneCycle", "LRRangeTest", "WSD"};
+  if (v->model_path) return refuse(config, "model.path", v->model_path, "give model.* or a preset");
+  if (v->optimizer > ZR_OPTIMIZER_ADAM) {
+    return refuse(config, "optimizer.type", later_optimizers[v->optimizer - ZR_OPTIMIZER_ADAM - 1],
+                  "there are AdamW and Adam");
+  }
+  if (v->scheduler > ZR_SCHEDULER_LINEAR) {
+    return refuse(config, "scheduler.type",
+                  later_schedulers[v->scheduler - ZR_SCHEDULER_LINEAR - 1],
+                  "there are Constant, WarmupLR, WarmupDecayLR, WarmupCosineLR, Cosine, Linear");
+  }
+  if (v->documents != 0) return refuse(config, "data.documents", "separate", "use joined");
+  if (v->reduce != 0) return refuse(config, "reduce", "fast", "use tree");
+  if (v->device == 2) return refuse(config, "backend.device", "cuda", "use cpu");
+  if (v->comm == 3) return refuse(config, "backend.comm", "nccl", "use mpi");
+  if (v->recompute == 2) return refuse(config, "plan.recompute", "all", "use none");
+  if (v->save_async) return refuse(config, "checkpoint.async", "true", "use false");
+  if (v->export_hf) return refuse(config, "checkpoint.export_hf", v->export_hf, "leave it out");
+  if (v->tokenizer && strcmp(v->tokenizer, "byte") != 0) {
+    return refuse(config, "data.tokenizer", v->tokenizer,
+                  "use byte for plain text, or leave it out for token files");
+  }
+  return ZR_OK;
+}
+
+/* --- the model's shape ----------------------------------------------------------------------- */
+
+typedef struct {
+  const char *key;
+  size_t offset;
+  bool is_real;
+} shape_row_t;
+
+#define ROW(name, field, real) \
+  { "model." name, offsetof(zr_model_config_t, field), real }
+static const shape_row_t shape_rows[] = {
+    ROW("vocab_size", vocab_size, false),
+    ROW("hidden_size", hidden_size, false),
+    ROW("num_hidden_layers", n_layers, false),
+    ROW("num_attention_heads", n_heads, false),
+    ROW("num_key_value_heads", n_kv_heads, false),
+    ROW("head_dim", head_dim, false),
+    ROW("intermediate_size", intermediate_size, false),
+    ROW("max_position_embeddings", max_positions, false),
+    ROW("rms_norm_eps", norm_eps, true),
+    ROW("rope_theta", rope_theta, true),
+    ROW("initializer_range", initializer_range, true),
+};
+enum { N_SHAPE_ROWS = sizeof shape_rows / sizeof shape_rows[0] };
+static const char *const arch_classes[] = {"GPT2LMHeadModel", "LlamaForCausalLM"};
+static const char *const arch_types[] = {"gpt2", "llama"};
+
+static zr_status_t choose_arch(const zr_config_file_t *config, int *out_arch) {
+  const zr_config_t *v = &config->values;
+  int arch = -1;
+  if (v->architectures.n_items > 0) {
+    for (int i = 0; i < 2; ++i) {
+      if (strcmp(v->architectures.items[0], arch_classes[i]) == 0) arch = i;
+    }
+    if (arch < 0 || v->architectures.n_items > 1) {
+      return zr_options_complain(config->options, "model.architectures",
+                                 "must be GPT2LMHeadModel or LlamaForCausalLM, not '%.80s'",
+                                 v->architectures.items[v->architectures.n_items - 1]);
+    }
+  }
+  if (v->model_type != 2) {
+    if (arch >= 0 && arch != v->model_type) {
+      return zr_options_complain(config->options, "model.model_type",
+                                 "is %s, but model.architectures is %s; keep one",
+                                 arch_types[v->model_type], arch_classes[arch]);
+    }
+    arch = v->model_type;
+  }
+  *out_arch = arch;
+  return ZR_OK;
+}
+
+static zr_status_t start_shape(const zr_config_file_t *config, zr_model_config_t *out_shape) {
+  const zr_config_t *v = &config->values;
+  int arch = -1;
+  ZR_TRY(choose_arch(config, &arch));
+  if (v->model_preset != NULL) {
+    ZR_TRY(zr_model_preset(v->model_preset, out_shape));
+    if (arch >= 0 && arch != out_shape->arch) {
+      return zr_options_complain(config->options, "model.preset",
+                                 "'%s' is a %s, but model.* says %s; keep one", v->model_preset,
+                                 arch_types[out_shape->arch], arch_types[arch]);
+    }
+    return ZR_OK;
+  }
+  if (arch < 0) {
+    return zr_fail(ZR_ERR_CONFIG,
+                   "no model is given: set model.preset, or model.architectures (GPT2LMHeadModel, "
+                   "LlamaForCausalLM) with the shape in Hugging Face's names");
+  }
+  zr_model_defaults((zr_arch_t)arch, out_shape);
+  return ZR_OK;
+}
+
+/* The shape's own fields win over the preset's or the architecture's. */
+static void overlay_shape(const zr_config_file_t *config, zr_model_config_t *shape) {
+  const char *given = (const char *)&config->values.shape;
+  for (int i = 0; i < N_SHAPE_ROWS; ++i) {
+    int64_t bits;
+    memcpy(&bits, given + shape_rows[i].offset, sizeof bits);
+    if (bits != 0) memcpy((char *)shape + shape_rows[i].offset, &bits, sizeof bits);
+  }
+  /* What hangs on a given field is derived again, unless it is given too. */
+  const zr_model_config_t *own = &config->values.shape;
+  if ((own->hidden_size || own->n_heads) && !own->head_dim) shape->head_dim = 0;
+  if (own->n_heads && !own->n_kv_heads) shape->n_kv_heads = 0;
+  if (own->hidden_size && !own->intermediate_size && shape->arch == ZR_ARCH_GPT2) {
+    shape->intermediate_size = 0;
+  }
+  if (config->values.tie_word_embeddings != ZR_OPTION_AUTO_BOOL) {
+    shape->tie_word_embeddings = config->values.tie_word_embeddings;
+  }
+}
+
+static zr_status_t check_length(zr_config_file_t *config, zr_model_config_t *shape) {
+  zr_config_t *v = &config->values;
+  if (v->seq_len == 0) {
+    return zr_fail(ZR_ERR_CONFIG, "data.seq_len is not given: set it to the tokens of a sample");
+  }
+  if (v->shape.max_positions == 0 && shape->arch == ZR_ARCH_LLAMA &&
+      shape->max_positions < v->seq_len) {
+    shape->max_positions = v->seq_len;
+  }
+  if (v->seq_len > shape->max_positions) {
+    return zr_options_complain(
+        config->options, "data.seq_len",
+        "= %lld is longer than the model's model.max_position_embeddings = %lld",
+        (long long)v->seq_len, (long long)shape->max_positions);
+  }
+  return ZR_OK;
+}
+
+static zr_status_t show_shape(zr_config_file_t *config) {
+  const zr_model_config_t *shape = &config->values.model;
+  for (int i = 0; i < N_SHAPE_ROWS; ++i) {
+    const char *field = (const char *)shape + shape_rows[i].offset;
+    int64_t integer;
+    double real;
+    memcpy(&integer, field, sizeof integer);
+    memcpy(&real, field, sizeof real);
+    if (integer == 0) continue; /* of the other architecture */
+    ZR_TRY(shape_rows[i].is_real ? put_double(config, shape_rows[i].key, real)
+                                 : put_int(config, shape_rows[i].key, integer));
+  }
+  ZR_TRY(put(config, "model.model_type", arch_types[shape->arch]));
+  ZR_TRY(put(config, "model.architectures", arch_classes[shape->arch]));
+  return put(config, "model.tie_word_embeddings", shape->tie_word_embeddings ? "true" : "false");
+}
+
+static zr_status_t resolve_model(zr_config_file_t *config) {
+  zr_config_t *v = &config->values;
+  zr_model_config_t shape;
+  ZR_TRY(start_shape(config, &shape));
+  overlay_shape(config, &shape);
+  if (v->tokenizer != NULL && v->shape.vocab_size == 0 && v->model_preset == NULL) {
+    shape.vocab_size = 256;
+  }
+  ZR_TRY(check_length(config, &shape));
+  ZR_TRY(zr_model_resolve(&shape));
+  v->model = shape;
+  return show_shape(config);
+}
+
+/* --- optimizer, run -------------------------------------------------------------------------- */
+
+static zr_status_t parse_beta(const zr_config_file_t *config, size_t index, double standard,
+                              double *out_beta) {
+  const char *text = config->values.betas.items[index];
+  double beta = standard;
+  if (strcmp(text, "auto") != 0 && (!zr_parse_double(text, &beta) || beta < 0 || beta >= 1)) {
+    return zr_options_complain(config->options, "optimizer.params.betas",
+                               "must be two numbers from 0 to below 1, like [0.9, 0.999], not "
+                               "'%.40s'",
+                               text);
+  }
+  *out_beta = beta;
+  return ZR_OK;
+}
+
+static zr_status_t resolve_optimizer(zr_config_file_t *config) {
+  zr_config_t *v = &config->values;
+  bool is_auto = v->betas.n_items == 1 && strcmp(v->betas.items[0], "auto") == 0;
+  if (is_auto) ZR_TRY(put(config, "optimizer.params.betas", "[0.9, 0.999]"));
+  if (v->betas.n_items != 2) {
+    return zr_options_complain(config->options, "optimizer.params.betas",
+                               "must be two numbers, like [0.9, 0.999]");
+  }
+  ZR_TRY(parse_beta(config, 0, 0.9, &v->beta1));
+  ZR_TRY(parse_beta(config, 1, 0.999, &v->beta2));
+  if (isnan(v->lr)) ZR_TRY(put(config, "optimizer.params.lr", "0.001"));
+  if (isnan(v->eps)) ZR_TRY(put(config, "optimizer.params.eps", "1e-08"));
+  if (isnan(v->weight_decay)) ZR_TRY(put(config, "optimizer.params.weight_decay", "0"));
+  if (isnan(v->gradient_clipping)) ZR_TRY(put(config, "gradient_clipping", "1"));
+  /* DeepSpeed: the type AdamW is decoupled whatever adam_w_mode says. */
+  if (v->optimizer == ZR_OPTIMIZER_ADAMW && !v->adam_w_mode) {
+    ZR_TRY(put(config, "optimizer.params.adam_w_mode", "true"));
+  }
+  return ZR_OK;
+}
+
+/* "5" or "5-7". */
+static zr_status_t parse_trace(zr_config_file_t *config) {
+  zr_config_t *v = &config->values;
+  if (v->trace == NULL) return ZR_OK;
+  char *end;
+  long long first = strtoll(v->trace, &end, 10), last = first;
+  if (end != v->trace && *end == '-') {
+    const char *begin = end + 1;
+    last = strtoll(begin, &end, 10);
+    if (end == begin) first = 0;
+  }
+  if (*end != 0 || first < 1 || last < first || last - first > 99) {
+    return zr_options_complain(config->options, "run.trace",
+                               "must be a step or up to 100 of them, like 5 or 5-7, not '%.40s'",
+                               v->trace);
+  }
+  v->trace_first = first;
+  v->trace_count = last - first + 1;
+  return ZR_OK;
+}
+
+static zr_status_t resolve_run(zr_config_file_t *config) {
+  zr_config_t *v = &config->values;
+  int n_lengths = (v->steps > 0) + (v->tokens > 0) + (v->epochs > 0);
+  if (n_lengths != 1) {
+    return zr_fail(ZR_ERR_CONFIG, n_lengths == 0
+                                      ? "the run's length is not given: set run.steps, run.tokens "
+                                        "or run.epochs"
+                                      : "run.steps, run.tokens and run.epochs exclude each other: "
+                                        "keep one");
+  }
+  if (v->data_train.n_items == 0) {
+    return zr_fail(ZR_ERR_CONFIG, "data.train is not given: name token files or text files");
+  }
+  if (!is_given(config, "run.dir")) ZR_TRY(put(config, "run.dir", v->run_dir));
+  if (v->data_seed == ZR_OPTION_AUTO_INT) ZR_TRY(put_int(config, "data.seed", v->seed));
+  if (v->stage == ZR_CHOICE_AUTO_STAGE) ZR_TRY(put(config, "zero_optimization.stage", "3"));
+  if (v->bf16 < 0) ZR_TRY(put(config, "bf16.enabled", "false"));
+  if (v->fp16 < 0) ZR_TRY(put(config, "fp16.enabled", "false"));
+  if (v->eval_every > 0 && v->data_eval.n_items == 0) {
+    return zr_options_complain(config->options, "run.eval_every",
+                               "needs data.eval: name files to evaluate on");
+  }
+  if (v->headroom.share <= 0 && v->headroom.bytes < 0) {
+    return zr_options_complain(config->options, "memory.headroom", "must be a size or a share");
+  }
+  return parse_trace(config);
+}
+
+zr_status_t zr_config_check(zr_config_file_t *config) {
+  ZR_TRY(refuse_types(config));
+  ZR_TRY(refuse_homes(config));
+  ZR_TRY(refuse_rest(config));
+  ZR_TRY(resolve_model(config));
+  ZR_TRY(resolve_optimizer(config));
+  return resolve_run(config);
+}
+
+/* --- batch ----------------------------------------------------------------------------------- */
+
+static int64_t or_zero(int64_t value) {
+  return value == ZR_OPTION_AUTO_INT ? 0 : value;
+}
+
+static zr_status_t disagree(int64_t total, int64_t micro, int64_t accum, int64_t ranks) {
+  return zr_fail(ZR_ERR_CONFIG,
+                 "train_batch_size = %lld is not train_micro_batch_size_per_gpu = %lld x "
+                 "gradient_accumulation_steps = %lld x %lld ranks = %lld; leave one of the three "
+                 "out, or make them agree",
+                 (long long)total, (long long)micro, (long long)accum, (long long)ranks,
+                 (long long)(micro * accum * ranks));
+}
+
+static zr_status_t not_divisible(int64_t total, const char *by, int64_t count, int64_t ranks) {
+  return zr_fail(
+      ZR_ERR_CONFIG, "train_batch_size = %lld is not divisible by %s = %lld x %lld ranks = %lld",
+      (long long)total, by, (long long)count, (long long)ranks, (long long)(count * ranks));
+}
+
+zr_status_t zr_config_batch(zr_config_file_t *config, int n_ranks) {
+  static const char micro_key[] = "train_micro_batch_size_per_gpu";
+  static const char accum_key[] = "gradient_accumulation_steps";
+  const zr_config_t *v = &config->values;
+  int64_t total = or_zero(v->train_batch_size), micro = or_zero(v->micro_batch_size);
+  int64_t accum = or_zero(v->grad_accum_steps), ranks = n_ranks;
+  const int64_t most = (int64_t)1 << 31;
+  if (total > most || micro > most || accum > most) {
+    return zr_fail(ZR_ERR_CONFIG, "a batch size is larger than 2^31");
+  }
+  if (total == 0 && micro == 0) {
+    return zr_fail(ZR_ERR_CONFIG,
+                   "no batch size is given: set train_batch_size or %s, or two of them and %s",
+                   micro_key, accum_key);
+  }
+  if (total > 0 && micro > 0 && accum == 0) {
+    if (total % (micro * ranks) != 0) return not_divisible(total, micro_key, micro, ranks);
+    accum = total / (micro * ranks);
+  } else if (total > 0 && micro == 0) {
+    if (accum == 0) accum = 1; /* as DeepSpeed */
+    if (total % (accum * ranks) != 0) return not_divisible(total, accum_key, accum, ranks);
+    micro = total / (accum * ranks);
+  } else if (total == 0) {
+    if (accum == 0) accum = 1;
+    total = micro * accum * ranks;
+  }
+  if (total != micro * accum * ranks) return disagree(total, micro, accum, ranks);
+  config->n_ranks = n_ranks;
+  ZR_TRY(put_int(config, "train_batch_size", total));
+  ZR_TRY(put_int(config, micro_key, micro));
+  return put_int(config, accum_key, accum);
+}
+
+/* --- schedule -------------------------------------------------------------------------------- */
+
+static zr_status_t resolve_peak(zr_config_file_t *config) {
+  zr_config_t *v = &config->values;
+  bool takes_peak =
+      v->scheduler == ZR_SCHEDULER_WARMUP_LR || v->scheduler == ZR_SCHEDULER_WARMUP_DECAY_LR;
+  if (isnan(v->warmup_min_lr)) ZR_TRY(put(config, "scheduler.params.warmup_min_lr", "0"));
+  if (!takes_peak) return ZR_OK;
+  if (!is_given(config, "scheduler.params.warmup_max_lr")) {
+    return put(config, "scheduler.params.warmup_max_lr", "0.001"); /* DeepSpeed's default */
+  }
+  return isnan(v->warmup_max_lr) ? put_double(config, "scheduler.params.warmup_max_lr", v->lr)
+                                 : ZR_OK;
+}
+
+static zr_status_t resolve_lengths(zr_config_file_t *config) {
+  zr_config_t *v = &config->values;
+  bool deepspeeds =
+      v->scheduler >= ZR_SCHEDULER_WARMUP_LR && v->scheduler <= ZR_SCHEDULER_WARMUP_COSINE_LR;
+  bool decays = v->scheduler >= ZR_SCHEDULER_WARMUP_DECAY_LR;
+  if (!is_given(config, "scheduler.params.warmup_num_steps") ||
+      v->warmup_steps == ZR_OPTION_AUTO_INT) {
+    ZR_TRY(put_int(config, "scheduler.params.warmup_num_steps", deepspeeds ? 1000 : 0));
+  }
+  if (!decays) return ZR_OK;
+  if (v->total_steps == 0 || v->total_steps == ZR_OPTION_AUTO_INT) {
+    if (v->steps == 0) return ZR_OK; /* not known yet */
+    ZR_TRY(put_int(config, "scheduler.params.total_num_steps", v->steps));
+  }
+  if (v->warmup_steps >= v->total_steps && v->warmup_steps > 0) {
+    return zr_options_complain(config->options, "scheduler.params.warmup_num_steps",
+                               "= %lld must be less than total_num_steps = %lld",
+                               (long long)v->warmup_steps, (long long)v->total_steps);
+  }
+  return ZR_OK;
+}
+
+static void fill_schedule(zr_config_t *v) {
+  bool logarithmic = v->warmup_type == 0;
+  zr_schedule_params_t schedule = {.kind = ZR_SCHEDULE_CONSTANT, .lr = v->lr};
+  schedule.warmup_steps = v->warmup_steps;
+  schedule.total_steps = v->total_steps;
+  schedule.warmup_min_lr = v->warmup_min_lr;
+  switch ((zr_scheduler_t)v->scheduler) {
+    case ZR_SCHEDULER_CONSTANT:
+      break;
+    case ZR_SCHEDULER_WARMUP_LR:
+      schedule.kind = logarithmic ? ZR_SCHEDULE_WARMUP_LOG : ZR_SCHEDULE_WARMUP;
+      schedule.lr = v->warmup_max_lr;
+      break;
+    case ZR_SCHEDULER_WARMUP_DECAY_LR:
+      schedule.kind = logarithmic ? ZR_SCHEDULE_WARMUP_LOG_LINEAR : ZR_SCHEDULE_WARMUP_LINEAR;
+      schedule.lr = v->warmup_max_lr;
+      schedule.min_lr = v->warmup_min_lr;
+      break;
+    case ZR_SCHEDULER_WARMUP_COSINE_LR:
+      schedule.kind = logarithmic ? ZR_SCHEDULE_WARMUP_LOG_COSINE : ZR_SCHEDULE_WARMUP_COSINE;
+      schedule.warmup_min_lr = v->warmup_min_ratio * v->lr;
+      schedule.min_lr = v->cos_min_ratio * v->lr;
+      break;
+    case ZR_SCHEDULER_COSINE:
+    case ZR_SCHEDULER_LINEAR:
+      schedule.kind = v->scheduler == ZR_SCHEDULER_COSINE ? ZR_SCHEDULE_WARMUP_COSINE
+                                                          : ZR_SCHEDULE_WARMUP_LINEAR;
+      schedule.min_lr = v->min_lr;
+      break;
+  }
+  v->schedule = schedule;
+}
+
+zr_status_t zr_config_steps(zr_config_file_t *config, int64_t n_samples) {
+  zr_config_t *v = &config->values;
+  double batch = (double)v->train_batch_size;
+  double steps = (double)v->steps;
+  if (v->tokens > 0) {
+    steps = ceil((double)v->tokens / (batch * (double)v->seq_len));
+  } else if (v->epochs > 0) {
+    steps = ceil(v->epochs * (double)n_samples / batch);
+  }
+  if (steps > 0x1p60) return zr_fail(ZR_ERR_CONFIG, "the run is longer than 2^60 steps");
+  /* Past the table: what is printed must read back, and only one length may be given. */
+  v->steps = (int64_t)steps;
+  ZR_TRY(resolve_peak(config));
+  ZR_TRY(resolve_lengths(config));
+  fill_schedule(v);
+  return ZR_OK;
+}
