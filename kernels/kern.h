@@ -88,9 +88,7 @@ typedef enum {
   ZR_OP_GELU_GRAD,      /* {x R, dy R, dx W} */
   ZR_OP_SWIGLU_GRAD,    /* {gate R, up R, dy R, dgate W, dup W} */
 
-  /* --- the step
-     --------------------------------------------------------------------------------------------------
-   */
+  /* --- the step --- */
   /* Tokens of one micro-batch (index `micro` of this rank's G) from the data source the executor
    * was given. {tokens W i32 [T], targets W i32 [T]}: not a kernel, the executor's */
   ZR_OP_FETCH,
