@@ -36,7 +36,9 @@ void zr_tape_destroy(zr_tape_t *tape) {
 }
 
 static void copy_name(char *out_name, size_t bytes, const char *name) {
-  snprintf(out_name, bytes, "%s", name);
+  size_t length = strnlen(name, bytes - 1);
+  memcpy(out_name, name, length);
+  out_name[length] = '\0';
 }
 
 /* Room for one more item; false (and the tape's sticky status) when there is none. */

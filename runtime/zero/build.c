@@ -59,7 +59,40 @@ static void build_destroy(zr_build_t *build) {
   zr_alloc_free(alloc, build->gathered);
   zr_alloc_free(alloc, build->gathered_phase);
   zr_alloc_free(alloc, build->segment);
+  zr_alloc_free(alloc, build->tree_of_value);
+  zr_alloc_free(alloc, build->tensor_begin);
+  zr_alloc_free(alloc, build->gap);
+  zr_alloc_free(alloc, build->forward);
+  zr_alloc_free(alloc, build->backward);
   zr_alloc_free(alloc, build);
+}
+
+/* Where each unit's operations and each tensor are, so that lowering does not search. */
+static zr_status_t index_tape(zr_build_t *build) {
+  zr_alloc_t *alloc = build->zero->alloc;
+  const zr_tape_t *tape = build->tape;
+  size_t n_units = build->zero->n_units;
+  ZR_TRY(zr_alloc_get(alloc, n_units, sizeof(zr_range_t), &build->forward));
+  ZR_TRY(zr_alloc_get(alloc, n_units, sizeof(zr_range_t), &build->backward));
+  ZR_TRY(zr_alloc_get(alloc, tape->n_values, sizeof(int32_t), &build->tree_of_value));
+  ZR_TRY(zr_alloc_get(alloc, tape->n_tensors, sizeof(int64_t), &build->tensor_begin));
+  for (size_t i = 0; i < tape->n_ops; i++) {
+    bool forward = i < tape->n_forward;
+    zr_range_t *range = &(forward ? build->forward : build->backward)[tape->op[i].unit];
+    if (range->end == 0) range->begin = (int64_t)i;
+    range->end = (int64_t)i + 1;
+  }
+  for (size_t t = 0; t < tape->n_tensors; t++) {
+    const zr_flat_tensor_t *place = &build->zero->flat_tensor[t];
+    build->tensor_begin[place->tensor] = place->begin;
+  }
+  return ZR_OK;
+}
+
+zr_range_t zr_build_ops(const zr_build_t *build, const zr_segment_t *segment, int part) {
+  if (!(segment->kind & (part == 0 ? ZR_SEGMENT_FORWARD : ZR_SEGMENT_BACKWARD)))
+    return (zr_range_t){0, 0};
+  return (part == 0 ? build->forward : build->backward)[segment->unit];
 }
 
 static zr_status_t build_init(zr_build_t *build, const char *name) {
@@ -74,6 +107,7 @@ static zr_status_t build_init(zr_build_t *build, const char *name) {
   ZR_TRY(zr_alloc_get(alloc, 2 * n_units, sizeof *build->tree, &build->tree));
   memset(build->gathered, -1, n_units * sizeof(int32_t));
   memset(build->value_buffer, -1, n_values * sizeof(int32_t));
+  ZR_TRY(index_tape(build));
   ZR_TRY(zr_plan_create(alloc, name, build->options->n_ranks, &build->plan));
   for (size_t u = 0; u < n_units; u++) {
     int16_t index;

@@ -36,7 +36,13 @@ typedef struct {
   int32_t flat[ZR_TREE_SLOTS], shard[ZR_TREE_SLOTS]; /* buffers of the slots */
   int64_t n_flats_made, n_shards_made;               /* for names */
   int32_t result;                                    /* buffer of the finished sum */
+  size_t first_gap, n_gaps; /* into zr_build_t.gap: what no operation of this use writes */
 } zr_grad_tree_t;
+
+/* Elements [begin, end) of a flat, or operations of the tape. */
+typedef struct {
+  int64_t begin, end;
+} zr_range_t;
 
 typedef struct {
   zr_zero_t *zero;
@@ -50,8 +56,13 @@ typedef struct {
   int64_t n_micro;
   size_t n_trees;
   zr_grad_tree_t *tree;
-  int32_t *gathered;       /* [n_units] buffer with the parameters for use now; -1 */
-  int32_t *gathered_phase; /* [n_units] last phase that uses it */
+  int32_t *tree_of_value; /* [n_values] of parameter gradients */
+  int64_t *tensor_begin;  /* [n_tensors] place in the flat */
+  zr_range_t *gap;
+  size_t n_gaps;
+  zr_range_t *forward, *backward; /* [n_units] operations of the tape */
+  int32_t *gathered;              /* [n_units] buffer with the parameters for use now; -1 */
+  int32_t *gathered_phase;        /* [n_units] last phase that uses it */
   zr_segment_t *segment;
   size_t n_segments;
   bool counted; /* control_count is in the list */
@@ -59,7 +70,6 @@ typedef struct {
 
 /* flat.c */
 zr_status_t zr_flat_layout(zr_zero_t *zero) ZR_MUST_CHECK;
-int64_t zr_flat_tensor_begin(const zr_zero_t *zero, int32_t tensor);
 
 /* build.c: a build of one plan, with the program's persistent buffers in it. */
 zr_status_t zr_build_create(zr_zero_t *zero, const zr_tape_t *tape, const char *name,
@@ -76,6 +86,10 @@ zr_status_t zr_build_buffer(zr_build_t *build, int32_t unit, const char *value, 
                             int32_t *out_buffer) ZR_MUST_CHECK;
 zr_operand_t zr_build_all(const zr_build_t *build, int32_t buffer, zr_access_t access);
 
+/* The segment's operations on the tape: part 0 forward, part 1 backward; empty where it has none.
+ */
+zr_range_t zr_build_ops(const zr_build_t *build, const zr_segment_t *segment, int part);
+
 /* steps.c: segments in loop order, tape operations as plan operations */
 zr_status_t zr_steps_segments(zr_build_t *build, bool training) ZR_MUST_CHECK;
 zr_status_t zr_steps_emit(zr_build_t *build) ZR_MUST_CHECK;
@@ -89,10 +103,7 @@ zr_status_t zr_shard_begin_leaf(zr_build_t *build, const zr_segment_t *segment,
                                 int64_t micro) ZR_MUST_CHECK;
 zr_status_t zr_shard_end_leaf(zr_build_t *build, const zr_segment_t *segment,
                               int64_t micro) ZR_MUST_CHECK;
-zr_grad_tree_t *zr_shard_find_tree(zr_build_t *build, int32_t unit, int32_t use_unit);
 zr_status_t zr_shard_all_reduce(zr_build_t *build, int64_t offset, int64_t bytes) ZR_MUST_CHECK;
-bool zr_shard_segment_uses(const zr_build_t *build, const zr_segment_t *segment,
-                           const zr_tape_op_t *op);
 
 /* hoist.c */
 zr_status_t zr_hoist(zr_build_t *build) ZR_MUST_CHECK;

@@ -39,13 +39,6 @@ zr_status_t zr_flat_layout(zr_zero_t *zero) {
   return ZR_OK;
 }
 
-int64_t zr_flat_tensor_begin(const zr_zero_t *zero, int32_t tensor) {
-  const zr_zero_unit_t *unit = &zero->unit[zero->tape->tensor[tensor].unit];
-  int32_t t = unit->first_tensor;
-  while (zero->flat_tensor[t].tensor != tensor) t++;
-  return zero->flat_tensor[t].begin;
-}
-
 zr_status_t zr_zero_layout(const zr_zero_t *zero, size_t index, zr_kern_layout_t **out_layout,
                            int64_t *out_bytes) {
   const zr_zero_unit_t *unit = &zero->unit[index];

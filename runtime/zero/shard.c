@@ -4,15 +4,7 @@
 
 #include "runtime/zero/build.h"
 
-/* Is `op` one of the segment's? Forward operations come before backward ones on the tape. */
-bool zr_shard_segment_uses(const zr_build_t *build, const zr_segment_t *segment,
-                           const zr_tape_op_t *op) {
-  if (op->unit != segment->unit) return false;
-  bool forward = (size_t)(op - build->tape->op) < build->tape->n_forward;
-  return (segment->kind & (forward ? ZR_SEGMENT_FORWARD : ZR_SEGMENT_BACKWARD)) != 0;
-}
-
-zr_grad_tree_t *zr_shard_find_tree(zr_build_t *build, int32_t unit, int32_t use_unit) {
+static zr_grad_tree_t *find_tree(zr_build_t *build, int32_t unit, int32_t use_unit) {
   for (size_t i = 0; i < build->n_trees; i++) {
     zr_grad_tree_t *tree = &build->tree[i];
     if (tree->unit == unit && tree->use_unit == use_unit) return tree;
@@ -24,20 +16,58 @@ static int64_t group_leaves(const zr_build_t *build) {
   return build->options->n_ranks == 1 ? build->n_micro : (int64_t)1 << build->options->group;
 }
 
+static bool tree_writes(const zr_build_t *build, int32_t tree, int32_t tensor) {
+  for (size_t v = 0; v < build->tape->n_values; v++) {
+    const zr_value_t *value = &build->tape->value[v];
+    if (value->kind == ZR_VALUE_PARAM_GRAD && value->tensor == tensor &&
+        build->tree_of_value[v] == tree)
+      return true;
+  }
+  return false;
+}
+
+static void add_gap(zr_build_t *build, zr_grad_tree_t *tree, int64_t begin, int64_t end) {
+  if (begin >= end) return;
+  build->gap[build->n_gaps++] = (zr_range_t){begin, end};
+  tree->n_gaps++;
+}
+
+/* What no operation of this use writes: padding, and tensors of the unit that it does not touch. */
+static void find_gaps(zr_build_t *build, int32_t index) {
+  zr_grad_tree_t *tree = &build->tree[index];
+  const zr_zero_unit_t *unit = &build->zero->unit[tree->unit];
+  tree->first_gap = build->n_gaps;
+  int64_t done = 0;
+  for (int32_t t = unit->first_tensor; t < unit->first_tensor + unit->n_tensors; t++) {
+    const zr_flat_tensor_t *place = &build->zero->flat_tensor[t];
+    const zr_tape_tensor_t *tensor = &build->tape->tensor[place->tensor];
+    if (!tree_writes(build, index, place->tensor)) continue;
+    add_gap(build, tree, done, place->begin);
+    done = place->begin + tensor->padded_rows * tensor->cols;
+  }
+  add_gap(build, tree, done, unit->flat_elems);
+}
+
 zr_status_t zr_shard_trees(zr_build_t *build) {
   for (size_t v = 0; v < build->tape->n_values; v++) {
     const zr_value_t *value = &build->tape->value[v];
     if (value->kind != ZR_VALUE_PARAM_GRAD) continue;
     int32_t unit = build->tape->tensor[value->tensor].unit;
-    if (zr_shard_find_tree(build, unit, value->use_unit) != NULL) continue;
-    zr_grad_tree_t *tree = &build->tree[build->n_trees++];
-    tree->unit = unit;
-    tree->use_unit = value->use_unit;
-    tree->tied = unit != value->use_unit;
-    tree->result = -1;
-    zr_tree_init(&tree->leaves, group_leaves(build));
-    zr_tree_init(&tree->groups, build->n_micro / group_leaves(build));
+    zr_grad_tree_t *tree = find_tree(build, unit, value->use_unit);
+    if (tree == NULL) {
+      tree = &build->tree[build->n_trees++];
+      tree->unit = unit;
+      tree->use_unit = value->use_unit;
+      tree->tied = unit != value->use_unit;
+      tree->result = -1;
+      zr_tree_init(&tree->leaves, group_leaves(build));
+      zr_tree_init(&tree->groups, build->n_micro / group_leaves(build));
+    }
+    build->tree_of_value[v] = (int32_t)(tree - build->tree);
   }
+  size_t most = build->tape->n_tensors * 2 + build->n_trees;
+  ZR_TRY(zr_alloc_get(build->zero->alloc, most, sizeof *build->gap, &build->gap));
+  for (size_t i = 0; i < build->n_trees; i++) find_gaps(build, (int32_t)i);
   return ZR_OK;
 }
 
@@ -63,18 +93,22 @@ static zr_status_t gather_unit(zr_build_t *build, int32_t index) {
   return ZR_OK;
 }
 
+static zr_status_t gather_for_op(zr_build_t *build, const zr_tape_op_t *op) {
+  for (int k = 0; k < op->n_operands; k++) {
+    if (op->operand[k].value < 0) continue;
+    const zr_value_t *value = &build->tape->value[op->operand[k].value];
+    if (value->kind != ZR_VALUE_PARAM) continue;
+    int32_t unit = build->tape->tensor[value->tensor].unit;
+    if (build->gathered[unit] >= 0 && build->gathered_phase[unit] == build->phase) continue;
+    ZR_TRY(gather_unit(build, unit));
+  }
+  return ZR_OK;
+}
+
 zr_status_t zr_shard_gather(zr_build_t *build, const zr_segment_t *segment) {
-  for (size_t i = 0; i < build->tape->n_ops; i++) {
-    const zr_tape_op_t *op = &build->tape->op[i];
-    if (!zr_shard_segment_uses(build, segment, op)) continue;
-    for (int k = 0; k < op->n_operands; k++) {
-      if (op->operand[k].value < 0) continue;
-      const zr_value_t *value = &build->tape->value[op->operand[k].value];
-      if (value->kind != ZR_VALUE_PARAM) continue;
-      int32_t unit = build->tape->tensor[value->tensor].unit;
-      if (build->gathered[unit] >= 0 && build->gathered_phase[unit] == build->phase) continue;
-      ZR_TRY(gather_unit(build, unit));
-    }
+  for (int part = 0; part < 2; part++) {
+    zr_range_t ops = zr_build_ops(build, segment, part);
+    for (int64_t i = ops.begin; i < ops.end; i++) ZR_TRY(gather_for_op(build, &build->tape->op[i]));
   }
   return ZR_OK;
 }
@@ -85,37 +119,13 @@ static bool tree_in_segment(const zr_grad_tree_t *tree, const zr_segment_t *segm
   return tree->use_unit == segment->unit && (segment->kind & ZR_SEGMENT_BACKWARD) != 0;
 }
 
-static zr_status_t fill_zero(zr_build_t *build, const zr_grad_tree_t *tree, int32_t flat,
-                             int64_t begin, int64_t end) {
-  if (begin >= end) return ZR_OK;
-  int64_t elems = end - begin;
-  zr_operand_t operand = zr_operand_part(flat, begin * 4, elems * 4, ZR_WRITE);
-  return zr_build_op(build, ZR_OP_FILL, tree->unit, -1, &elems, 0.0, 1, &operand);
-}
-
-static bool tree_writes(const zr_build_t *build, const zr_grad_tree_t *tree, int32_t tensor) {
-  for (size_t v = 0; v < build->tape->n_values; v++) {
-    const zr_value_t *value = &build->tape->value[v];
-    if (value->kind == ZR_VALUE_PARAM_GRAD && value->tensor == tensor &&
-        value->use_unit == tree->use_unit)
-      return true;
-  }
-  return false;
-}
-
-/* Zeroes what no operation of this use writes: padding, and tensors of the unit that it does not
- * touch. */
 static zr_status_t fill_gaps(zr_build_t *build, const zr_grad_tree_t *tree, int32_t flat) {
-  const zr_zero_unit_t *unit = &build->zero->unit[tree->unit];
-  int64_t done = 0;
-  for (int32_t t = unit->first_tensor; t < unit->first_tensor + unit->n_tensors; t++) {
-    const zr_flat_tensor_t *place = &build->zero->flat_tensor[t];
-    const zr_tape_tensor_t *tensor = &build->tape->tensor[place->tensor];
-    if (!tree_writes(build, tree, place->tensor)) continue;
-    ZR_TRY(fill_zero(build, tree, flat, done, place->begin));
-    done = place->begin + tensor->padded_rows * tensor->cols;
+  for (size_t i = tree->first_gap; i < tree->first_gap + tree->n_gaps; i++) {
+    int64_t begin = build->gap[i].begin, elems = build->gap[i].end - begin;
+    zr_operand_t operand = zr_operand_part(flat, begin * 4, elems * 4, ZR_WRITE);
+    ZR_TRY(zr_build_op(build, ZR_OP_FILL, tree->unit, -1, &elems, 0.0, 1, &operand));
   }
-  return fill_zero(build, tree, flat, done, unit->flat_elems);
+  return ZR_OK;
 }
 
 static zr_status_t flat_slot(zr_build_t *build, zr_grad_tree_t *tree, int slot) {

@@ -49,8 +49,7 @@ static zr_status_t value_buffer(zr_build_t *build, int32_t id, int64_t micro, in
 /* A tensor's part of a flat of its unit. */
 static zr_operand_t tensor_part(const zr_build_t *build, const zr_value_t *value, int32_t flat,
                                 zr_access_t access) {
-  int64_t begin = zr_flat_tensor_begin(build->zero, value->tensor);
-  return zr_operand_part(flat, begin * 4, value->elems * 4, access);
+  return zr_operand_part(flat, build->tensor_begin[value->tensor] * 4, value->elems * 4, access);
 }
 
 static zr_status_t lower_operand(zr_build_t *build, const zr_tape_operand_t *from, int64_t micro,
@@ -65,7 +64,7 @@ static zr_status_t lower_operand(zr_build_t *build, const zr_tape_operand_t *fro
   if (value->kind == ZR_VALUE_PARAM) {
     *out_operand = tensor_part(build, value, build->gathered[unit], access);
   } else if (value->kind == ZR_VALUE_PARAM_GRAD) {
-    const zr_grad_tree_t *tree = zr_shard_find_tree(build, unit, value->use_unit);
+    const zr_grad_tree_t *tree = &build->tree[build->tree_of_value[from->value]];
     zr_tree_step_t step = zr_tree_peek(&tree->leaves);
     *out_operand = tensor_part(build, value, tree->flat[step.slot],
                                step.accumulate ? ZR_ACCUMULATE : ZR_WRITE);
@@ -98,9 +97,9 @@ static zr_status_t emit_segment(zr_build_t *build, const zr_segment_t *segment) 
   ZR_TRY(zr_shard_gather(build, segment));
   for (int64_t g = segment->micro_begin; g < segment->micro_end; g++) {
     ZR_TRY(zr_shard_begin_leaf(build, segment, g));
-    for (size_t i = 0; i < build->tape->n_ops; i++) {
-      const zr_tape_op_t *op = &build->tape->op[i];
-      if (zr_shard_segment_uses(build, segment, op)) ZR_TRY(lower_op(build, op, g));
+    for (int part = 0; part < 2; part++) {
+      zr_range_t ops = zr_build_ops(build, segment, part);
+      for (int64_t i = ops.begin; i < ops.end; i++) ZR_TRY(lower_op(build, &build->tape->op[i], g));
     }
     ZR_TRY(zr_shard_end_leaf(build, segment, g));
   }

@@ -1,16 +1,11 @@
 /* The compiler's front: trees, flats, and programs that compile and verify for every legal setting.
  */
-#include <cmocka.h>
-#include <math.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
 #include <string.h>
 
 #include "runtime/plan/cost.h"
 #include "runtime/zero/tree.h"
 #include "runtime/zero/zero.h"
+#include "tests/base/cmocka_all.h"
 
 /* --- the one tree ---------------------------------------------------------------------------- */
 
