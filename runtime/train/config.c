@@ -78,6 +78,13 @@ static bool takes_value(const zr_options_t *options, const char *key) {
   return row >= 0 && zr_config_table(&n_rows)[row].type != ZR_OPTION_ANY;
 }
 
+/* null is "not given" there. */
+static bool has_no_default(const zr_options_t *options, const char *key) {
+  size_t n_rows;
+  int64_t row = zr_options_find(options, key);
+  return row >= 0 && zr_config_table(&n_rows)[row].default_text == NULL;
+}
+
 static zr_status_t take_map(const walk_t *walk, const char *prefix, const zr_yaml_node_t *map);
 
 static zr_status_t take_node(const walk_t *walk, const char *key, const zr_yaml_node_t *node) {
@@ -96,7 +103,7 @@ static zr_status_t take_node(const walk_t *walk, const char *key, const zr_yaml_
     case ZR_YAML_LIST:
       return take_list(walk, key, node, where);
     default:
-      if (is_block && is_null(node)) return ZR_OK; /* an empty block */
+      if (is_null(node) && (is_block || has_no_default(options, key))) return ZR_OK;
       return zr_options_set(options, key, is_null(node) ? NULL : node->text, ZR_OPTION_FROM_FILE,
                             where);
   }

@@ -3,7 +3,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-
 #include "runtime/train/config.h"
 #include "tests/base/cmocka_all.h"
 
@@ -22,8 +21,7 @@ typedef struct {
 
 static const bad_t bad[] = {
     {"run_: 3\n", 1, "cfg.yaml:6:1: unknown key 'run_'"},
-    {"zero_optimisation: {stage: 3}\n", 1,
-     "cfg.yaml:6:1: unknown key 'zero_optimisation'"},
+    {"zero_optimisation: {stage: 3}\n", 1, "cfg.yaml:6:1: unknown key 'zero_optimisation'"},
     {"zero_optimization: {stagge: 3}\n", 1,
      "cfg.yaml:6:21: unknown key 'zero_optimization.stagge'; did you mean "
      "'zero_optimization.stage'?"},
@@ -37,7 +35,8 @@ static const bad_t bad[] = {
      "cfg.yaml:6:21: block 'optimizer' is at the wrong level: it belongs at the top level"},
     {"zero_optimization:\n  stage: 4\n", 1,
      "cfg.yaml:7:3: 'zero_optimization.stage' must be one of 0, 1, 2, 3, auto, not '4'"},
-    {"run: {steps: 3}\n", 1, "cfg.yaml:6:1: key \"run\" is given twice (first at line 4); keep one"},
+    {"run: {steps: 3}\n", 1,
+     "cfg.yaml:6:1: key \"run\" is given twice (first at line 4); keep one"},
     {"optimizer: {type: Adan}\n", 1,
      "cfg.yaml:6:13: 'optimizer.type' must be one of AdamW, Adam, SGD, Lion, Adagrad, not 'Adan'"},
     {"optimizer: {type: Lion}\n", 1,
@@ -104,8 +103,9 @@ static const bad_t bad[] = {
      "'BertModel'"},
     {"!model: {model_type: gpt2, n_embd: 64, n_layer: 2, n_head: 4, n_positions: 16}\n"
      "data: {train: a, seq_len: 32}\nrun: {steps: 1}\n",
-     1, "cfg.yaml:2:18: 'data.seq_len' = 32 is longer than the model's "
-        "model.max_position_embeddings = 16"},
+     1,
+     "cfg.yaml:2:18: 'data.seq_len' = 32 is longer than the model's "
+     "model.max_position_embeddings = 16"},
     {"!model: {model_type: gpt2}\n", 1,
      "data.seq_len is not given: set it to the tokens of a sample"},
     {"!model: {model_type: gpt2}\ndata: {seq_len: 8}\nrun: {steps: 1}\n", 1,
@@ -140,7 +140,8 @@ static zr_status_t resolve(const char *text, const char *set, int n_ranks,
 
 static zr_config_file_t *resolve_base(const char *more, const char *set, int n_ranks) {
   char text[4096];
-  (void)snprintf(text, sizeof text, "%s%s", *more == '!' ? "" : base, *more == '!' ? more + 1 : more);
+  (void)snprintf(text, sizeof text, "%s%s", *more == '!' ? "" : base,
+                 *more == '!' ? more + 1 : more);
   zr_config_file_t *config = NULL;
   zr_status_t status = resolve(text, set, n_ranks, &config);
   if (status != ZR_OK) print_error("%s\n", zr_detail());
@@ -207,9 +208,8 @@ static void batch_is_derived(void **state) {
     assert_int_equal(config->values.grad_accum_steps, cases[i].accum);
     zr_config_destroy(config);
   }
-  zr_config_file_t *config =
-      resolve_base("train_batch_size: 24\ngradient_accumulation_steps: 3\n",
-                   "train_micro_batch_size_per_gpu=auto", 2);
+  zr_config_file_t *config = resolve_base("train_batch_size: 24\ngradient_accumulation_steps: 3\n",
+                                          "train_micro_batch_size_per_gpu=auto", 2);
   assert_int_equal(config->values.micro_batch_size, 4);
   zr_config_destroy(config);
 }
