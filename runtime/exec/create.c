@@ -109,9 +109,33 @@ static zr_status_t create_trace(zr_exec_t *exec) {
                       &exec->event);
 }
 
+/* The device may have served another executor: its timelines go on. */
+static zr_status_t adopt_streams(zr_exec_t *exec, zr_exec_stream_t *stream) {
+  const zr_exec_options_t *o = &exec->options;
+  for (int s = 0; s < ZR_N_STREAMS; s++) {
+    const uint64_t value = o->hal_ops->timeline(o->hal, (zr_stream_id_t)s);
+    if (value == ZR_TIMELINE_FAILED) {
+      return zr_fail(ZR_ERR_INVALID_ARGUMENT, "stream %s of the device has failed before",
+                     zr_stream_name((zr_stream_id_t)s));
+    }
+    atomic_store(&stream[s].n_begun, value);
+    stream[s].submitted = stream[s].start = stream[s].known_done = value;
+  }
+  exec->stream = stream;
+  return ZR_OK;
+}
+
+static zr_status_t create_streams(zr_exec_t *exec) {
+  zr_exec_stream_t *stream = NULL;
+  ZR_TRY(zr_alloc_get(exec->alloc, ZR_N_STREAMS, sizeof *stream, &stream));
+  const zr_status_t status = adopt_streams(exec, stream);
+  if (status != ZR_OK) zr_alloc_free(exec->alloc, stream);
+  return status;
+}
+
 static zr_status_t build(zr_exec_t *exec) {
   const zr_exec_options_t *o = &exec->options;
-  ZR_TRY(zr_alloc_get(exec->alloc, ZR_N_STREAMS, sizeof *exec->stream, &exec->stream));
+  ZR_TRY(create_streams(exec));
   ZR_TRY(create_arenas(exec));
   ZR_TRY(poison_arenas(exec));
   if (!exec->is_virtual && !o->kern_ops) {

@@ -27,8 +27,8 @@ static zr_status_t locate(zr_exec_t *exec, int32_t buffer, int64_t offset, int64
 
 zr_status_t zr_exec_upload(zr_exec_t *exec, int32_t buffer, int64_t offset, const void *source,
                            int64_t bytes) {
-  zr_tier_t tier;
-  char *place;
+  zr_tier_t tier = ZR_TIER_DEVICE;
+  char *place = NULL;
   ZR_TRY(locate(exec, buffer, offset, bytes, &tier, &place));
   if (!place || !bytes) return ZR_OK;
   return exec->options.hal_ops->upload(exec->options.hal, tier, place, source, bytes);
@@ -36,8 +36,8 @@ zr_status_t zr_exec_upload(zr_exec_t *exec, int32_t buffer, int64_t offset, cons
 
 zr_status_t zr_exec_download(zr_exec_t *exec, int32_t buffer, int64_t offset, void *destination,
                              int64_t bytes) {
-  zr_tier_t tier;
-  char *place;
+  zr_tier_t tier = ZR_TIER_DEVICE;
+  char *place = NULL;
   ZR_TRY(locate(exec, buffer, offset, bytes, &tier, &place));
   if (!place || !bytes) return ZR_OK;
   return exec->options.hal_ops->download(exec->options.hal, tier, destination, place, bytes);

@@ -48,6 +48,7 @@ typedef struct {
   int64_t previous_end_ns;                   /* of the stream's thread */
   _Atomic int64_t end_ns[ZR_EXEC_END_TIMES]; /* of value v in slot v % n */
   /* the loop's thread */
+  uint64_t known_done;      /* the timeline when it was last asked for room */
   uint64_t submitted;       /* value of the last operation submitted */
   uint64_t start;           /* the same when the plan last changed */
   uint64_t watched;         /* the timeline when the watchdog last looked ... */
@@ -91,6 +92,7 @@ struct zr_exec_t {
   int64_t n_executions;          /* of it since it became the current one */
   int64_t n_before;              /* of all plans until then */
   int last_stream;               /* of the operation last submitted; -1 */
+  bool is_drained;               /* nothing has been started since the last wait */
   _Atomic int64_t idle_until_ns; /* until then compute had nothing to do */
   zr_exec_kept_t kept[ZR_CONTROL_RECORDS];
   int64_t created_ns;

@@ -148,7 +148,8 @@ static void name_backend_failure(zr_exec_t *exec, zr_status_t status, const char
   }
   char detail[ZR_DETAIL_BYTES];
   const int cut = snprintf(detail, sizeof detail, "rank %d: ", exec->rank);
-  snprintf(detail + cut, sizeof detail - (size_t)cut, "%s", cause);
+  const int room = (int)sizeof detail - cut - 1;
+  snprintf(detail + cut, sizeof detail - (size_t)cut, "%.*s", room, cause);
   zr_exec_failure_set(exec, status, detail);
 }
 
@@ -191,6 +192,7 @@ zr_status_t zr_exec_wait(zr_exec_t *exec) {
   for (int s = 0; s < ZR_N_STREAMS; s++) {
     if (exec->stream[s].submitted) ZR_TRY(zr_exec_await(exec, s, exec->stream[s].submitted));
   }
+  exec->is_drained = true;
   return zr_exec_has_failed(exec) ? zr_exec_stop(exec) : ZR_OK;
 }
 
