@@ -1,3 +1,4 @@
+#include <errno.h>
 #include <pthread.h>
 #include <stdatomic.h>
 #include <string.h>
@@ -206,6 +207,33 @@ static void every_failing_allocation_is_an_error(void **state) {
   assert_null(pool);
 }
 
+/* Linked in place of pthread_create: fails at the n-th call from now when fail_thread_at > 0. */
+static int fail_thread_at;
+int __real_pthread_create(pthread_t *thread, const pthread_attr_t *attributes,
+                          void *(*start)(void *), void *context);
+int __wrap_pthread_create(pthread_t *thread, const pthread_attr_t *attributes,
+                          void *(*start)(void *), void *context);
+int __wrap_pthread_create(pthread_t *thread, const pthread_attr_t *attributes,
+                          void *(*start)(void *), void *context) {
+  if (fail_thread_at > 0 && --fail_thread_at == 0) return EAGAIN;
+  return __real_pthread_create(thread, attributes, start, context);
+}
+
+static void a_thread_that_does_not_start_is_an_error(void **state) {
+  (void)state;
+  for (int n = 1; n <= 3; ++n) {
+    zr_alloc_t alloc;
+    zr_alloc_init(&alloc);
+    zr_pool_t *pool = NULL;
+    fail_thread_at = n;
+    assert_int_equal(zr_pool_create(&alloc, 4, &pool), ZR_ERR_OUT_OF_MEMORY);
+    assert_non_null(strstr(zr_detail(), "run.threads"));
+    assert_null(pool);
+    assert_int_equal(alloc.live_count, 0);
+  }
+  fail_thread_at = 0;
+}
+
 static void calls_allocate_nothing(void **state) {
   (void)state;
   static counts_t counts;
@@ -230,6 +258,7 @@ int main(void) {
       cmocka_unit_test(callers_take_turns),
       cmocka_unit_test(results_are_there_when_the_call_returns),
       cmocka_unit_test(every_failing_allocation_is_an_error),
+      cmocka_unit_test(a_thread_that_does_not_start_is_an_error),
       cmocka_unit_test(calls_allocate_nothing),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
