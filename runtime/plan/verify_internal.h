@@ -64,9 +64,10 @@ void zr_verify_map_join(zr_verify_map_t *map, zr_verify_span_t span);
 
 /* The parts, in the order they run. Each may rely on those before it. */
 zr_status_t zr_verify_rows(const zr_verify_t *v, const int64_t *budget_bytes) ZR_MUST_CHECK;
-zr_status_t zr_verify_list(const zr_verify_t *v) ZR_MUST_CHECK;    /* what the list means */
-zr_status_t zr_verify_order(const zr_verify_t *v) ZR_MUST_CHECK;   /* that streams keep to it */
-zr_status_t zr_verify_streams(const zr_verify_t *v) ZR_MUST_CHECK; /* streams are the rows' */
+zr_status_t zr_verify_list(const zr_verify_t *v) ZR_MUST_CHECK;  /* what the list means */
+zr_status_t zr_verify_order(const zr_verify_t *v) ZR_MUST_CHECK; /* that streams keep to it */
+/* Streams are the rows', and each is waited for once. */
+zr_status_t zr_verify_streams(const zr_verify_t *v) ZR_MUST_CHECK;
 
 /* zr_verify without the last part: for tests that put operations on any stream. */
 zr_status_t zr_verify_any_stream(const zr_plan_t *plan, const int64_t *budget_bytes,

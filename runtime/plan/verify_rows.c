@@ -109,6 +109,7 @@ static const char *operand_wrong(const zr_plan_t *plan, const zr_op_t *op, int i
   const zr_operand_t *o = &op->operand[i];
   bool is_present = (op->shape.present >> i & 1) != 0;
   if (o->buffer < -1 || o->buffer >= (int32_t)plan->n_buffers) return "unknown buffer";
+  /* Not `is_present != (o->buffer >= 0)`: GCC 12 compiles that wrongly here from -O1 on. */
   if (o->buffer == -1 ? is_present : !is_present) return "the shape disagrees on its presence";
   if (o->buffer == -1) return row->optional ? NULL : "absent";
   const zr_buffer_t *b = &plan->buffer[o->buffer];
@@ -190,7 +191,7 @@ static zr_status_t check_waits(const zr_verify_t *v, int32_t index) {
 
 static zr_status_t check_ops(const zr_verify_t *v) {
   const zr_plan_t *plan = v->plan;
-  int32_t stream_ops[ZR_N_STREAMS] = {0}, n_waits = 0, last_collective = -1;
+  int32_t stream_ops[ZR_N_STREAMS] = {0}, last_collective = -1;
   char text[ZR_VERIFY_NAME_BYTES], other_text[ZR_VERIFY_NAME_BYTES];
   for (int32_t i = 0; i < (int32_t)plan->n_ops; i++) {
     const zr_op_t *op = &plan->op[i];
@@ -205,7 +206,6 @@ static zr_status_t check_ops(const zr_verify_t *v) {
     }
     ZR_TRY(check_operands(v, i));
     ZR_TRY(check_waits(v, i));
-    n_waits += op->n_waits;
     if (!row->collective) continue;
     if (last_collective >= 0 && plan->op[last_collective].stream != op->stream) {
       return zr_verify_fail(v, i, last_collective, "%s and %s: collectives on two streams",
@@ -214,13 +214,28 @@ static zr_status_t check_ops(const zr_verify_t *v) {
     }
     last_collective = i;
   }
+  return ZR_OK;
+}
+
+/* What the executor and the reports take from the plan without counting. */
+static zr_status_t check_counts(const zr_verify_t *v) {
+  const zr_plan_t *plan = v->plan;
+  int32_t stream_ops[ZR_N_STREAMS] = {0}, n_waits = 0, n_placement_waits = 0;
+  for (size_t i = 0; i < plan->n_ops; i++) {
+    stream_ops[plan->op[i].stream]++;
+    n_waits += plan->op[i].n_waits;
+    for (int w = 0; w < plan->op[i].n_waits; w++) {
+      n_placement_waits += plan->op[i].wait[w].placement_only;
+    }
+  }
   for (int s = 0; s < ZR_N_STREAMS; s++) {
     if (plan->stream_ops[s] == stream_ops[s]) continue;
     return zr_verify_fail(v, -1, -1, "%d operations on %s, counted as %d", stream_ops[s],
                           zr_stream_name((zr_stream_id_t)s), plan->stream_ops[s]);
   }
-  if (plan->n_waits == n_waits) return ZR_OK;
-  return zr_verify_fail(v, -1, -1, "%d waits, counted as %d", n_waits, plan->n_waits);
+  if (plan->n_waits == n_waits && plan->n_placement_waits == n_placement_waits) return ZR_OK;
+  return zr_verify_fail(v, -1, -1, "%d waits, %d of them for space; counted as %d and %d", n_waits,
+                        n_placement_waits, plan->n_waits, plan->n_placement_waits);
 }
 
 zr_status_t zr_verify_rows(const zr_verify_t *v, const int64_t *budget_bytes) {
@@ -231,12 +246,32 @@ zr_status_t zr_verify_rows(const zr_verify_t *v, const int64_t *budget_bytes) {
   zr_status_t status = check_persistent(v, sorted);
   zr_alloc_free(v->alloc, sorted);
   ZR_TRY(status);
-  return check_ops(v);
+  ZR_TRY(check_ops(v));
+  return check_counts(v);
+}
+
+/* A stream's timeline is waited for once: the executor has one value a stream. */
+static zr_status_t check_one_wait_a_stream(const zr_verify_t *v, int32_t index) {
+  const zr_op_t *op = &v->plan->op[index];
+  int32_t waited[ZR_N_STREAMS];
+  for (int s = 0; s < ZR_N_STREAMS; s++) waited[s] = -1;
+  for (int i = 0; i < op->n_waits; i++) {
+    int32_t *on = &waited[v->plan->op[op->wait[i].op].stream];
+    if (*on >= 0) {
+      char text[ZR_VERIFY_NAME_BYTES], other_text[ZR_VERIFY_NAME_BYTES];
+      return zr_verify_fail(
+          v, index, op->wait[i].op, "%s waits twice for one stream, for op %d and %s",
+          zr_verify_op_text(v, index, text), *on, zr_verify_op_text(v, op->wait[i].op, other_text));
+    }
+    *on = op->wait[i].op;
+  }
+  return ZR_OK;
 }
 
 zr_status_t zr_verify_streams(const zr_verify_t *v) {
   const zr_plan_t *plan = v->plan;
   for (int32_t i = 0; i < (int32_t)plan->n_ops; i++) {
+    ZR_TRY(check_one_wait_a_stream(v, i));
     const zr_op_row_t *row = zr_op_row(plan->op[i].shape.kind);
     if (plan->op[i].stream == row->stream) continue;
     /* Every conflict is ordered all the same: nothing to name but its neighbour in the stream. */

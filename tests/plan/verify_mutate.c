@@ -46,7 +46,9 @@ static bool drop_wait(zr_plan_t *plan, verify_rng_t *rng) {
   int32_t index = draw_waiter(plan, rng);
   if (index < 0) return false;
   zr_op_t *op = &plan->op[index];
-  op->wait[draw(rng, op->n_waits)] = op->wait[op->n_waits - 1];
+  zr_wait_t *wait = &op->wait[draw(rng, op->n_waits)];
+  plan->n_placement_waits -= wait->placement_only;
+  *wait = op->wait[op->n_waits - 1];
   op->n_waits--;
   plan->n_waits--;
   return true;

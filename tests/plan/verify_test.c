@@ -116,6 +116,17 @@ static void test_simple_plan_passes(void **state) {
   zr_plan_destroy(s.plan);
 }
 
+static void test_empty_plan_passes(void **state) {
+  (void)state;
+  zr_plan_t *plan = new_plan(2);
+  assert_int_equal(zr_verify(plan, NULL, NULL), ZR_ERR_VERIFY); /* not finished */
+  finish(plan, 0);
+  accepted(plan);
+  plan->n_waits = 1;
+  rejected(plan, -1, -1, "counted as");
+  zr_plan_destroy(plan);
+}
+
 static void test_missing_wait_is_named_in_full(void **state) {
   (void)state;
   simple_t s = simple();
@@ -388,6 +399,8 @@ static void test_operation_leaves_its_stream(void **state) {
   wait_for(plan, second, first, 0);
   wait_for(plan, first, second, 1);
   rejected(plan, second, -1, "run on compute"); /* harmless, but not the row's */
+  wait_for(plan, second, first, 1);
+  rejected(plan, second, first, "waits twice for one stream");
   zr_plan_destroy(plan);
 }
 
@@ -445,6 +458,7 @@ static void test_every_allocation_may_fail(void **state) {
 int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(test_simple_plan_passes),
+      cmocka_unit_test(test_empty_plan_passes),
       cmocka_unit_test(test_missing_wait_is_named_in_full),
       cmocka_unit_test(test_next_step_overwrites_what_is_still_read),
       cmocka_unit_test(test_waiting_for_the_previous_step_instead_of_this),
