@@ -2,7 +2,7 @@
 
 #include "runtime/base/affinity.h"
 #include "runtime/base/affinity_part.h"
-#include "tests/base/cmocka_all.h"
+#include "tests/support/cmocka_all.h"
 
 static void parts_are_contiguous_and_complete(void **state) {
   (void)state;

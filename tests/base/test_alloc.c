@@ -1,7 +1,7 @@
 #include <string.h>
 
 #include "runtime/base/alloc.h"
-#include "tests/base/cmocka_all.h"
+#include "tests/support/cmocka_all.h"
 
 static void memory_is_zeroed_aligned_and_counted(void **state) {
   (void)state;

@@ -3,7 +3,7 @@
 
 #include "kernels/adamw.h"
 #include "kernels/control.h"
-#include "tests/base/cmocka_all.h"
+#include "tests/support/cmocka_all.h"
 
 static void near(double a, double b, double relative) {
   if (!(fabs(a - b) <= relative * fabs(b))) print_error("%.17g is not %.17g\n", a, b);

@@ -6,7 +6,7 @@
 
 #include "runtime/base/exact_sum.h"
 #include "runtime/base/rng.h"
-#include "tests/base/cmocka_all.h"
+#include "tests/support/cmocka_all.h"
 
 enum { WIDE_BITS = 1024, WIDE_BIAS = 420 }; /* bit i stands for 2^(i - WIDE_BIAS) */
 typedef struct {

@@ -8,7 +8,7 @@
 #include "runtime/base/dtype.h"
 #include "runtime/base/futex.h"
 #include "runtime/base/log.h"
-#include "tests/base/cmocka_all.h"
+#include "tests/support/cmocka_all.h"
 
 static void dtypes(void **state) {
   (void)state;

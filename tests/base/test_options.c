@@ -3,7 +3,7 @@
 #include <string.h>
 
 #include "runtime/base/options.h"
-#include "tests/base/cmocka_all.h"
+#include "tests/support/cmocka_all.h"
 
 typedef struct {
   int64_t steps, batch, stage;

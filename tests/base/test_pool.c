@@ -5,7 +5,7 @@
 
 #include "runtime/base/clock.h"
 #include "runtime/base/pool.h"
-#include "tests/base/cmocka_all.h"
+#include "tests/support/cmocka_all.h"
 
 static const int thread_counts[] = {1, 2, 3, 8};
 enum { N_COUNTS = 4, MOST_TASKS = 300, MOST_WORKERS = 8 };

@@ -4,7 +4,7 @@
 
 #include "runtime/base/digest.h"
 #include "runtime/base/rng.h"
-#include "tests/base/cmocka_all.h"
+#include "tests/support/cmocka_all.h"
 
 static void permute_is_a_bijection(void **state) {
   (void)state;

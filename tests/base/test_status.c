@@ -2,7 +2,7 @@
 #include <string.h>
 
 #include "runtime/base/status.h"
-#include "tests/base/cmocka_all.h"
+#include "tests/support/cmocka_all.h"
 
 static void detail_is_formatted_and_cut(void **state) {
   (void)state;

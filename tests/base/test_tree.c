@@ -3,7 +3,7 @@
 
 #include "runtime/base/rng.h"
 #include "runtime/comm/comm.h"
-#include "tests/base/cmocka_all.h"
+#include "tests/support/cmocka_all.h"
 
 enum { MOST_PARTS = 13, COUNT = 1300 };
 static float parts[MOST_PARTS][COUNT];

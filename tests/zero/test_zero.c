@@ -5,7 +5,7 @@
 #include "runtime/plan/cost.h"
 #include "runtime/zero/tree.h"
 #include "runtime/zero/zero.h"
-#include "tests/base/cmocka_all.h"
+#include "tests/support/cmocka_all.h"
 
 /* --- the one tree ---------------------------------------------------------------------------- */
 
@@ -35,10 +35,10 @@ static void streamed(char *out, size_t bytes, int64_t n) {
     } else {
       snprintf(text, sizeof text, "%d", (int)leaf);
     }
-    strcpy(slot[step.slot], text);
+    snprintf(slot[step.slot], sizeof slot[0], "%s", text);
     for (int k = step.slot, m = step.n_merges; m > 0; m--, k--) {
       snprintf(text, sizeof text, "(%.490s+%.490s)", slot[k - 1], slot[k]);
-      strcpy(slot[k - 1], text);
+      snprintf(slot[k - 1], sizeof slot[0], "%s", text);
     }
     assert_int_equal(step.done, leaf == n - 1);
   }
