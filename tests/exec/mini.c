@@ -67,7 +67,7 @@ static void begin_plan(build_t *b, const char *name) {
   b->mini->probe = add_buffer(b, "probe", 0, ZR_CATEGORY_DATA, ZR_F32, b->flat_bytes, true);
   for (int u = 0; u < b->shape->n_units; u++) {
     b->mini->state[u] = add_buffer(b, "state", u, ZR_CATEGORY_PARAM, ZR_F32, b->shard_bytes, true);
-    char unit[16];
+    char unit[24];
     snprintf(unit, sizeof unit, "layers.%d", u);
     int16_t index;
     assert_ok(zr_plan_add_unit(b->plan, unit, &index));
