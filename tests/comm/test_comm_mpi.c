@@ -1,8 +1,9 @@
 /* One process opens MPI once, so each case is a mode of this program:
  *   test_comm_mpi conformance | delays | abort | abort_from_a_thread | idle | fault_error |
- *                 fault_hang | fault_corrupt */
+ *                 fault_hang | fault_corrupt | peer_stopped */
 #include <mpi.h>
 #include <pthread.h>
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -155,6 +156,30 @@ static void the_last_rank_sees_one_wrong_bit(void **state) {
   assert_int_equal(n_bits, info.rank == last ? 1 : 0);
 }
 
+/* The last rank stops as a whole, so that nothing can be taken back from it. */
+static void a_stopped_peer_is_left_behind(void **state) {
+  (void)state;
+  pthread_t thread;
+  assert_int_equal(ops->barrier(comm), ZR_OK);
+  if (info.rank == info.n_ranks - 1) raise(SIGSTOP);
+  if (info.rank == 0) assert_int_equal(pthread_create(&thread, NULL, abort_soon, NULL), 0);
+  const int64_t begin_ns = zr_clock_ns();
+  assert_peer_failed(ops->all_gather(comm, shard, flat, BIG_BYTES), 0, ZR_ERR_TIMEOUT,
+                     "all_gather is late");
+  if (info.rank == 0) pthread_join(thread, NULL);
+  assert_true(zr_clock_ns() - begin_ns < 1200 * ms_ns);
+  assert_peer_failed(ops->barrier(comm), 0, ZR_ERR_TIMEOUT, "all_gather is late");
+  ops->close(comm);
+  assert_true(zr_clock_ns() - begin_ns < 6000 * ms_ns);
+  int mpi_is_finalized = 0;
+  MPI_Finalized(&mpi_is_finalized);
+  assert_false(mpi_is_finalized);
+  if (info.rank == 0) {
+    printf("the stopped peer was left behind\n");
+    fflush(stdout);
+  }
+}
+
 static int run_mode(const char *mode) {
   const struct CMUnitTest conformance[] = {cmocka_unit_test(accounts_agree),
                                            cmocka_unit_test(collectives_allocate_nothing),
@@ -166,6 +191,7 @@ static int run_mode(const char *mode) {
       {"abort", cmocka_unit_test(an_abort_ends_waiting_collectives)},
       {"abort_from_a_thread", cmocka_unit_test(a_watchdog_aborts_a_waiting_collective)},
       {"idle", cmocka_unit_test(waiting_ranks_use_little_cpu)},
+      {"peer_stopped", cmocka_unit_test(a_stopped_peer_is_left_behind)},
       {"fault_error", cmocka_unit_test(the_last_rank_fails_and_says_so)},
       {"fault_hang", cmocka_unit_test(the_last_rank_hangs_and_rank_0_notices)},
       {"fault_corrupt", cmocka_unit_test(the_last_rank_sees_one_wrong_bit)},
@@ -208,6 +234,7 @@ int main(int argc, char **argv) {
     return 1;
   }
   int n_failed = run_mode(mode);
+  if (strcmp(mode, "peer_stopped") == 0) return n_failed; /* closed already */
   if (n_failed) ops->abort(comm, ZR_ERR_INTERNAL, "a test failed");
   ops->close(comm);
   MPI_Finalized(&mpi_is_finalized); /* all ranks live, so even after an abort */
