@@ -207,7 +207,7 @@ static void test_reading_with_failing_memory(void **state) {
 
 int main(int argc, char **argv) {
   write_golden = argc > 2 && strcmp(argv[1], "--write") == 0;
-  golden_folder = argc > 1 ? argv[argc - 1] : "tests/golden";
+  golden_folder = argc > 1 ? argv[argc - 1] : "tests/plan/golden";
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(test_golden_gathers),
       cmocka_unit_test(test_golden_step),
