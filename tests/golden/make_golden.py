@@ -1,0 +1,280 @@
+#!/usr/bin/env python3
+"""Makes the golden files *.safetensors beside this script: the oracle of models and optimizer.
+
+Needs torch >= 2.6, transformers >= 5, numpy, safetensors. Run it without arguments; it overwrites
+the files and ends with an error if the oracle and transformers disagree.
+
+The forward is written here, in functional form, because a module's .double() is not float64: norms,
+softmax and rotary angles of transformers pass through float32. Each model is checked against
+transformers' module in float32 with the same weights (relative error 1e-4).
+"""
+import json
+import math
+import pathlib
+
+import torch
+import torch.nn.functional as F
+from safetensors.torch import save_file
+from transformers import GPT2Config, GPT2LMHeadModel, LlamaConfig, LlamaForCausalLM
+
+STEPS, SAMPLES, SEQ = 10, 4, 19
+COMMON = dict(lr=3e-3, warmup_min_lr=1e-3, warmup_steps=4, beta1=0.9, beta2=0.95, eps=1e-8,
+              weight_decay=0.1)
+MODELS = {
+    "gpt2": dict(arch="gpt2", vocab_size=65, hidden_size=32, n_layers=2, n_heads=4, n_kv_heads=4,
+                 head_dim=8, intermediate_size=128, max_positions=24, norm_eps=1e-5, rope_theta=0.0,
+                 tied=1, decay_matrices=0, max_grad_norm=2.3, seed=1),
+    "llama_grouped": dict(arch="llama", vocab_size=65, hidden_size=32, n_layers=2, n_heads=4,
+                          n_kv_heads=2, head_dim=8, intermediate_size=72, max_positions=24,
+                          norm_eps=1e-6, rope_theta=10000.0, tied=1, decay_matrices=0,
+                          max_grad_norm=4.4, seed=2),
+    "llama_head_dim": dict(arch="llama", vocab_size=61, hidden_size=36, n_layers=2, n_heads=3,
+                           n_kv_heads=1, head_dim=10, intermediate_size=52, max_positions=24,
+                           norm_eps=1e-5, rope_theta=500.0, tied=0, decay_matrices=1,
+                           max_grad_norm=4.0, seed=3),
+}
+
+
+def shapes(c):
+    """Name -> shape, as in the state dict of the Hugging Face model."""
+    h, inner, vocab = c["hidden_size"], c["intermediate_size"], c["vocab_size"]
+    out = {}
+    if c["arch"] == "gpt2":
+        out["transformer.wte.weight"] = (vocab, h)
+        out["transformer.wpe.weight"] = (c["max_positions"], h)
+        for i in range(c["n_layers"]):
+            p = f"transformer.h.{i}."
+            for name, rows, cols in (("attn.c_attn", h, 3 * h), ("attn.c_proj", h, h),
+                                     ("mlp.c_fc", h, inner), ("mlp.c_proj", inner, h)):
+                out[p + name + ".weight"], out[p + name + ".bias"] = (rows, cols), (cols,)
+            for name in ("ln_1", "ln_2"):
+                out[p + name + ".weight"] = out[p + name + ".bias"] = (h,)
+        out["transformer.ln_f.weight"] = out["transformer.ln_f.bias"] = (h,)
+    else:
+        q, kv = c["n_heads"] * c["head_dim"], c["n_kv_heads"] * c["head_dim"]
+        out["model.embed_tokens.weight"] = (vocab, h)
+        for i in range(c["n_layers"]):
+            p = f"model.layers.{i}."
+            out[p + "self_attn.q_proj.weight"] = (q, h)
+            out[p + "self_attn.k_proj.weight"] = out[p + "self_attn.v_proj.weight"] = (kv, h)
+            out[p + "self_attn.o_proj.weight"] = (h, q)
+            out[p + "mlp.gate_proj.weight"] = out[p + "mlp.up_proj.weight"] = (inner, h)
+            out[p + "mlp.down_proj.weight"] = (h, inner)
+            out[p + "input_layernorm.weight"] = out[p + "post_attention_layernorm.weight"] = (h,)
+        out["model.norm.weight"] = (h,)
+    if not c["tied"]:
+        out["lm_head.weight"] = (vocab, h)
+    return out
+
+
+def initial(c):
+    """float32 numbers, none of them at a special place: norms near 1, biases near 0."""
+    g = torch.Generator().manual_seed(c["seed"])
+    params = {}
+    for name, shape in shapes(c).items():
+        r = torch.randn(shape, generator=g, dtype=torch.float32)
+        if len(shape) == 1:
+            value = 0.2 * r + (0.0 if name.endswith(".bias") else 1.0)
+        else:
+            value = r * (0.3 if "wte" in name or "wpe" in name or "embed" in name
+                         else 1.2 / math.sqrt(c["hidden_size"]))
+        params[name] = value
+    return params
+
+
+def batches(c):
+    """tokens, targets [STEPS, SAMPLES, SEQ]: noisy cycles, so that there is something to learn."""
+    g = torch.Generator().manual_seed(100 + c["seed"])
+    start = torch.randint(c["vocab_size"], (STEPS, SAMPLES, 1), generator=g)
+    text = (start + 3 * torch.arange(SEQ + 1)) % c["vocab_size"]
+    noise = torch.randint(c["vocab_size"], text.shape, generator=g)
+    text = torch.where(torch.rand(text.shape, generator=g) < 0.2, noise, text)
+    tokens, targets = text[..., :-1].clone(), text[..., 1:].clone()
+    targets[0, 0, :7] = -1  # step 1: 64 of the 76 count, unevenly over the samples
+    targets[0, 2, 14:] = -1
+    targets[3, 1, :] = -1  # a sample without any
+    targets[6, :, ::2] = -1
+    assert int((targets[0] >= 0).sum()) == 64
+    return tokens.to(torch.int32), targets.to(torch.int32)
+
+
+def attend(q, k, v, head_dim):
+    """q, k, v [b, heads, s, head_dim] -> [b, s, heads * head_dim]"""
+    scores = q @ k.transpose(-1, -2) / math.sqrt(head_dim)
+    s = scores.shape[-1]
+    scores = scores.masked_fill(torch.ones(s, s, dtype=torch.bool).triu(1), -math.inf)
+    y = torch.softmax(scores, -1) @ v
+    return y.transpose(1, 2).reshape(y.shape[0], s, -1)
+
+
+def heads_of(x, n, head_dim):
+    return x.reshape(x.shape[0], x.shape[1], n, head_dim).transpose(1, 2)
+
+
+def gpt2(c, p, tokens):
+    h, n, d = c["hidden_size"], c["n_heads"], c["head_dim"]
+
+    def norm(x, name):
+        mean = x.mean(-1, keepdim=True)
+        var = ((x - mean) ** 2).mean(-1, keepdim=True)
+        return (x - mean) / torch.sqrt(var + c["norm_eps"]) * p[name + ".weight"] + p[name + ".bias"]
+
+    def linear(x, name):
+        return x @ p[name + ".weight"] + p[name + ".bias"]
+
+    x = p["transformer.wte.weight"][tokens] + p["transformer.wpe.weight"][: tokens.shape[1]]
+    for i in range(c["n_layers"]):
+        b = f"transformer.h.{i}."
+        q, k, v = linear(norm(x, b + "ln_1"), b + "attn.c_attn").split(h, -1)
+        y = attend(heads_of(q, n, d), heads_of(k, n, d), heads_of(v, n, d), d)
+        x = x + linear(y, b + "attn.c_proj")
+        u = linear(norm(x, b + "ln_2"), b + "mlp.c_fc")
+        u = 0.5 * u * (1 + torch.tanh(math.sqrt(2 / math.pi) * (u + 0.044715 * u**3)))
+        x = x + linear(u, b + "mlp.c_proj")
+    head = p["transformer.wte.weight"] if c["tied"] else p["lm_head.weight"]
+    return norm(x, "transformer.ln_f") @ head.T
+
+
+def llama(c, p, tokens):
+    n, kv, d = c["n_heads"], c["n_kv_heads"], c["head_dim"]
+    rate = c["rope_theta"] ** (-torch.arange(0, d, 2, dtype=torch.float64) / d)
+    angle = torch.outer(torch.arange(tokens.shape[1], dtype=torch.float64), rate)
+    cos, sin = angle.cos(), angle.sin()
+
+    def norm(x, name):
+        return x / torch.sqrt((x * x).mean(-1, keepdim=True) + c["norm_eps"]) * p[name + ".weight"]
+
+    def rope(x):
+        a, b = x[..., : d // 2], x[..., d // 2 :]
+        return torch.cat((a * cos - b * sin, b * cos + a * sin), -1)
+
+    x = p["model.embed_tokens.weight"][tokens]
+    for i in range(c["n_layers"]):
+        b = f"model.layers.{i}."
+        u = norm(x, b + "input_layernorm")
+        q = rope(heads_of(u @ p[b + "self_attn.q_proj.weight"].T, n, d))
+        k = rope(heads_of(u @ p[b + "self_attn.k_proj.weight"].T, kv, d))
+        v = heads_of(u @ p[b + "self_attn.v_proj.weight"].T, kv, d)
+        k, v = (t.repeat_interleave(n // kv, dim=1) for t in (k, v))
+        x = x + attend(q, k, v, d) @ p[b + "self_attn.o_proj.weight"].T
+        u = norm(x, b + "post_attention_layernorm")
+        gate = u @ p[b + "mlp.gate_proj.weight"].T
+        up = u @ p[b + "mlp.up_proj.weight"].T
+        x = x + (gate / (1 + torch.exp(-gate)) * up) @ p[b + "mlp.down_proj.weight"].T
+    head = p["model.embed_tokens.weight"] if c["tied"] else p["lm_head.weight"]
+    return norm(x, "model.norm") @ head.T
+
+
+def logits_and_loss(c, p, tokens, targets):
+    logits = (gpt2 if c["arch"] == "gpt2" else llama)(c, p, tokens.long())
+    flat, target = logits.reshape(-1, c["vocab_size"]), targets.long().reshape(-1)
+    counted = target >= 0
+    lse = torch.logsumexp(flat, -1)
+    picked = flat.gather(1, target.clamp(min=0)[:, None])[:, 0]
+    return logits, ((lse - picked) * counted).sum() / counted.sum()
+
+
+def reference_module(c):
+    if c["arch"] == "gpt2":
+        return GPT2LMHeadModel(GPT2Config(
+            vocab_size=c["vocab_size"], n_embd=c["hidden_size"], n_layer=c["n_layers"],
+            n_head=c["n_heads"], n_positions=c["max_positions"], n_inner=c["intermediate_size"],
+            layer_norm_epsilon=c["norm_eps"], resid_pdrop=0, embd_pdrop=0, attn_pdrop=0,
+            tie_word_embeddings=bool(c["tied"])))
+    return LlamaForCausalLM(LlamaConfig(
+        vocab_size=c["vocab_size"], hidden_size=c["hidden_size"], num_hidden_layers=c["n_layers"],
+        num_attention_heads=c["n_heads"], num_key_value_heads=c["n_kv_heads"],
+        head_dim=c["head_dim"], intermediate_size=c["intermediate_size"],
+        max_position_embeddings=c["max_positions"], rms_norm_eps=c["norm_eps"],
+        rope_parameters={"rope_type": "default", "rope_theta": c["rope_theta"]},
+        tie_word_embeddings=bool(c["tied"])))
+
+
+def distance(a, b):
+    return float((a.double() - b.double()).norm() / b.double().norm())
+
+
+def check_against_transformers(c, params, tokens, targets, logits, loss, grads):
+    module = reference_module(c).float().eval()
+    missing, unexpected = module.load_state_dict(params, strict=False)
+    assert not unexpected and set(missing) <= {"lm_head.weight"}, (missing, unexpected)
+    module.tie_weights()
+    got = module(tokens.long()).logits
+    got_loss = F.cross_entropy(got.reshape(-1, c["vocab_size"]), targets.long().reshape(-1),
+                               ignore_index=-1)
+    got_loss.backward()
+    errors = {"logits": distance(got, logits), "loss": distance(got_loss, loss)}
+    named = dict(module.named_parameters())
+    assert set(named) == set(params), set(named) ^ set(params)
+    errors.update({name: distance(named[name].grad, grads[name]) for name in params})
+    worst = max(errors, key=errors.get)
+    print(f"  transformers in float32: worst relative distance {errors[worst]:.1e} ({worst})")
+    assert errors[worst] < 1e-4, errors
+
+
+def learning_rate(c, step):
+    if step >= c["warmup_steps"]:
+        return c["lr"]
+    return c["warmup_min_lr"] + (c["lr"] - c["warmup_min_lr"]) * step / c["warmup_steps"]
+
+
+def train(c, params, tokens, targets):
+    """Ten steps of torch.optim.AdamW in float64; what it gives at each."""
+    p = {name: value.double().requires_grad_() for name, value in params.items()}
+    decay = [v for v in p.values() if v.dim() > 1 or not c["decay_matrices"]]
+    plain = [v for v in p.values() if v.dim() == 1 and c["decay_matrices"]]
+    optimizer = torch.optim.AdamW(
+        [{"params": decay, "weight_decay": c["weight_decay"]},
+         {"params": plain, "weight_decay": 0.0}],
+        lr=c["lr"], betas=(c["beta1"], c["beta2"]), eps=c["eps"], foreach=False)
+    out = {"losses": [], "norms": []}
+    for step in range(STEPS):
+        optimizer.zero_grad()
+        logits, loss = logits_and_loss(c, p, tokens[step], targets[step])
+        loss.backward()
+        if step == 0:
+            out["logits"], out["loss"] = logits.detach().clone(), loss.detach().clone()
+            out["grads"] = {name: v.grad.clone() for name, v in p.items()}
+        out["losses"].append(float(loss.detach()))
+        out["norms"].append(float(torch.nn.utils.clip_grad_norm_(p.values(), c["max_grad_norm"])))
+        for group in optimizer.param_groups:
+            group["lr"] = learning_rate(c, step + 1)
+        optimizer.step()
+    out["updates"] = {name: v.detach() - params[name].double() for name, v in p.items()}
+    return out
+
+
+def make(name, c, folder):
+    params, (tokens, targets) = initial(c), batches(c)
+    got = train(c, params, tokens, targets)
+    print(f"{name}: losses {got['losses'][0]:.4f} .. {got['losses'][-1]:.4f}, norms "
+          + " ".join(f"{n:.2f}" for n in got["norms"]))
+    clipped = sum(n > c["max_grad_norm"] for n in got["norms"])
+    assert 2 <= clipped <= STEPS - 2, "clipping must act on some of the steps"
+    for tensor, grad in got["grads"].items():
+        if tensor.endswith("c_attn.bias"):  # q, k, v: a key's bias moves all scores of a query alike
+            query, key, value = grad.chunk(3)
+            assert float(key.norm()) < 1e-12 * float(value.norm()), tensor
+            grad = query
+        assert float(grad.norm()) > 1e-3, tensor
+    check_against_transformers(c, params, tokens[0], targets[0], got["logits"], got["loss"],
+                               got["grads"])
+    tensors = {"tokens": tokens, "targets": targets, "logits": got["logits"],
+               "losses": torch.tensor(got["losses"], dtype=torch.float64),
+               "norms": torch.tensor(got["norms"], dtype=torch.float64)}
+    for tensor in params:
+        tensors["param." + tensor] = params[tensor]
+        tensors["grad." + tensor] = got["grads"][tensor].float()
+        tensors["update." + tensor] = got["updates"][tensor].float()
+    metadata = {k: json.dumps(v) if not isinstance(v, str) else v
+                for k, v in {**c, "steps": STEPS, "samples": SAMPLES, "seq": SEQ}.items()}
+    path = folder / f"{name}.safetensors"
+    save_file({k: v.contiguous() for k, v in tensors.items()}, path, metadata)
+    assert path.stat().st_size < 500_000, path.stat().st_size
+    print(f"  {path.name}: {path.stat().st_size} bytes")
+
+
+if __name__ == "__main__":
+    torch.manual_seed(0)
+    for model, config in MODELS.items():
+        make(model, {**COMMON, **config}, pathlib.Path(__file__).resolve().parent)
