@@ -93,10 +93,8 @@ static void forward_tile(void *context, int64_t task, int worker) {
     product(a, a->dim, n_keys, a->qkv + v_at(a, b, j, kv), 1, a->ld, s, y, j > 0);
   }
   float *lse = a->lse + (b * a->seq + i * TILE) * a->heads + h;
-  for (int64_t t = 0; t < n_queries; t++) {
-    lse[t * a->heads] = max[t] + logf(sum[t]);
-    factor[t] = 1.0f / sum[t];
-  }
+  for (int64_t t = 0; t < TILE; t++) factor[t] = 1.0f / sum[t];
+  for (int64_t t = 0; t < n_queries; t++) lse[t * a->heads] = max[t] + logf(sum[t]);
   a->rows->unpack(n_queries, a->dim, y, factor, a->y + y_at(a, b, i, h), a->ldy);
 }
 

@@ -79,7 +79,7 @@ typedef struct {
   /* dst[c][r] = scale src[r][c], rows r in [n_rows, tile) of dst +0; dst [cols][tile] */
   void (*pack)(int64_t n_rows, int64_t cols, const float *src, int64_t lds, float scale,
                float *dst);
-  /* dst[r][c] = src[c][r] scale[r] */
+  /* dst[r][c] = src[c][r] scale[r], src [cols][tile], scale [tile] */
   void (*unpack)(int64_t n_rows, int64_t cols, const float *src, const float *scale, float *dst,
                  int64_t ldd);
   /* One tile of running softmax, lanes are queries: s [n_keys][tile] becomes exp(s - max);

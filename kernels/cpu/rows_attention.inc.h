@@ -11,18 +11,38 @@ enum { TILE = ZR_CPU_ATTENTION_TILE };
 static inline void tile_pack(int64_t n_rows, int64_t cols, const float *src, int64_t lds,
                              float scale, float *dst) {
   for (int64_t r0 = 0; r0 < TILE; r0 += ZR_VEC) {
-    for (int64_t c = 0; c < cols; c++) {
-      vf x;
-      for (int l = 0; l < ZR_VEC; l++) x[l] = r0 + l < n_rows ? src[(r0 + l) * lds + c] : 0;
-      v_store(dst + c * TILE + r0, x * scale);
+    for (int64_t c = 0; c < cols; c += ZR_VEC) {
+      int64_t n = cols - c < ZR_VEC ? cols - c : ZR_VEC;
+      vf row[ZR_VEC];
+#pragma GCC unroll 16
+      for (int i = 0; i < ZR_VEC; i++) {
+        const float *from = src + (r0 + i) * lds + c;
+        row[i] = r0 + i >= n_rows ? v_set(0) : n == ZR_VEC ? v_load(from) : v_load_n(from, n);
+      }
+      v_transpose(row);
+#pragma GCC unroll 16
+      for (int i = 0; i < ZR_VEC; i++)
+        if (i < n) v_store(dst + (c + i) * TILE + r0, row[i] * scale);
     }
   }
 }
 
 static inline void tile_unpack(int64_t n_rows, int64_t cols, const float *src, const float *scale,
                                float *dst, int64_t ldd) {
-  for (int64_t r = 0; r < n_rows; r++)
-    for (int64_t c = 0; c < cols; c++) dst[r * ldd + c] = src[c * TILE + r] * scale[r];
+  for (int64_t r0 = 0; r0 < n_rows; r0 += ZR_VEC) {
+    const vf by = v_load(scale + r0);
+    for (int64_t c = 0; c < cols; c += ZR_VEC) {
+      int64_t n = cols - c < ZR_VEC ? cols - c : ZR_VEC;
+      vf row[ZR_VEC];
+#pragma GCC unroll 16
+      for (int i = 0; i < ZR_VEC; i++)
+        row[i] = i < n ? v_load(src + (c + i) * TILE + r0) * by : v_set(0);
+      v_transpose(row);
+#pragma GCC unroll 16
+      for (int i = 0; i < ZR_VEC; i++)
+        if (r0 + i < n_rows) v_store_n(dst + (r0 + i) * ldd + c, row[i], n);
+    }
+  }
 }
 
 /* On the diagonal tile query i (lane) may see keys up to i. */

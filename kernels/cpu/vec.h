@@ -172,11 +172,14 @@ static inline vd v_add_double(vd sum, vf x) {
   return sum + (v_load_double(lane) + v_load_double(lane + ZR_VEC / 2));
 }
 
-/* e^x to about 1 ulp; 0 below -103.97, infinite above 88.72, NaN of NaN. Cephes' polynomial on
- * [-ln 2 / 2, ln 2 / 2]; the power of two comes as two factors so that subnormals are right. */
+/* e^x to about 1 ulp; 0 below -86.9 (a subnormal result can cost hundreds of cycles), infinite
+ * above 88.72, NaN of NaN. Cephes' polynomial on [-ln 2 / 2, ln 2 / 2], times 2^(n - 1), times 2: n
+ * may be 128. */
 static inline vf v_exp(vf x) {
   const vf magic = v_set(12582912.0f); /* 1.5 * 2^23: adding it rounds to an integer */
-  x = v_min(v_set(89.0f), v_max(v_set(-105.0f), x));
+  const vf lowest = v_set(-86.9f);
+  vi zero = x < lowest;
+  x = v_min(v_set(89.0f), v_max(lowest, x));
   vf shifted = v_fma(x, v_set(1.44269504088896341f), magic);
   vf n = shifted - magic;
   vf r = v_fma(n, v_set(-0.693359375f), x);
@@ -187,11 +190,9 @@ static inline vf v_exp(vf x) {
   p = v_fma(p, r, v_set(1.6666665459e-1f));
   p = v_fma(p, r, v_set(5.0000001201e-1f));
   vf y = v_fma(p, r * r, r) + 1.0f;
-  vi power = (vi)shifted - (vi)magic;
-  vi half = power >> 1;
-  vf scale0 = (vf)((vu)(half + 127) << 23);
-  vf scale1 = (vf)((vu)(power - half + 127) << 23);
-  return y * scale0 * scale1;
+  vi exponent = (vi)shifted - (vi)magic + 126; /* of 2^(n - 1) */
+  y = y * (vf)((vu)exponent << 23) * 2.0f;
+  return (vf)((vi)y & ~zero);
 }
 
 /* 1 / (1 + e^-x) */
@@ -210,6 +211,29 @@ static inline v_sigmoids_t v_sigmoids(vf x) {
   vf large = 1.0f / (1.0f + small);
   small *= large;
   return (v_sigmoids_t){v_select(negative, small, large), v_select(negative, large, small)};
+}
+
+/* row[i][j] becomes row[j][i]. Each step interleaves the first half of all elements with the
+ * second, which turns the bits of an element's number by one place. */
+static inline void v_transpose(vf row[ZR_VEC]) {
+  vi low, high;
+  for (int i = 0; i < ZR_VEC / 2; i++) {
+    low[2 * i] = i;
+    low[2 * i + 1] = ZR_VEC + i;
+    high[2 * i] = ZR_VEC / 2 + i;
+    high[2 * i + 1] = ZR_VEC + ZR_VEC / 2 + i;
+  }
+#pragma GCC unroll 4
+  for (int step = 1; step < ZR_VEC; step *= 2) {
+    vf next[ZR_VEC];
+#pragma GCC unroll 8
+    for (int i = 0; i < ZR_VEC / 2; i++) {
+      next[2 * i] = __builtin_shuffle(row[i], row[i + ZR_VEC / 2], low);
+      next[2 * i + 1] = __builtin_shuffle(row[i], row[i + ZR_VEC / 2], high);
+    }
+#pragma GCC unroll 16
+    for (int i = 0; i < ZR_VEC; i++) row[i] = next[i];
+  }
 }
 
 #endif
