@@ -11,7 +11,14 @@
 #include <cmocka.h>
 /* clang-format on */
 
-/* Hides the slot of zr_hal_ops_t; fail_msg is still there. */
+/* `fail` would hide the slot of zr_hal_ops_t; cmocka's own fail_msg needs it, so it is redefined.
+ */
 #undef fail
+#undef fail_msg
+#define fail_msg(message, ...)                          \
+  do {                                                  \
+    print_error("ERROR: " message "\n", ##__VA_ARGS__); \
+    _fail(__FILE__, __LINE__);                          \
+  } while (0)
 
 #endif
