@@ -76,7 +76,6 @@ static const zr_operand_t *operand_at(const zr_verify_t *v, int32_t op, zr_verif
 }
 
 static const char *access_text(const zr_operand_t *operand) {
-  if (operand == NULL) return "use";
   if ((operand->access & ZR_SCRATCH) != 0) return "scratch";
   return operand->access == ZR_READ ? "read" : operand->access == ZR_WRITE ? "write" : "accumulate";
 }
@@ -93,16 +92,16 @@ static zr_status_t fail_order(const order_t *order, int32_t i, const zr_operand_
   zr_verify_range_t bytes = {order->map.place[place],
                              order->map.place[zr_verify_map_next(&order->map, place)]};
   const zr_operand_t *other_operand = operand_at(v, other, bytes, other_writes);
-  const char *other_buffer = other_operand == NULL || other_operand->buffer == operand->buffer
-                                 ? "the same buffer"
-                                 : plan->buffer[other_operand->buffer].name;
+  if (other_operand == NULL) other_operand = operand;
+  bool is_same = other_operand->buffer == operand->buffer;
   char text[ZR_VERIFY_NAME_BYTES], other_text[ZR_VERIFY_NAME_BYTES];
   long long base = v->tier_base[b->tier];
   return zr_verify_fail(
-      v, op, other, "%s%s and %s: %s of %s and %s of %s are not ordered, %s bytes %lld to %lld",
+      v, op, other, "%s%s and %s: %s%s%s and %s of %s are not ordered (%s bytes %lld to %lld)",
       zr_verify_op_text(v, other, other_text),
       execution < i / n_ops ? " (of the execution before)" : "", zr_verify_op_text(v, op, text),
-      access_text(other_operand), other_buffer, access_text(operand), b->name,
+      access_text(other_operand), is_same ? "" : " of ",
+      is_same ? "" : plan->buffer[other_operand->buffer].name, access_text(operand), b->name,
       zr_tier_name((zr_tier_t)b->tier), (long long)bytes.begin - base, (long long)bytes.end - base);
 }
 

@@ -6,9 +6,9 @@
 #include <string.h>
 
 #include "runtime/plan/verify_internal.h"
-#include "tests/base/cmocka_all.h"
 #include "tests/plan/verify_mutate.h"
 #include "tests/plan/verify_run.h"
+#include "tests/support/cmocka_all.h"
 
 enum { N_STEPS = 3 };
 
