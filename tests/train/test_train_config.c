@@ -4,7 +4,7 @@
 #include <string.h>
 
 #include "runtime/train/config.h"
-#include "tests/base/cmocka_all.h"
+#include "tests/support/cmocka_all.h"
 
 static const char base[] =
     "model: {architectures: [LlamaForCausalLM], hidden_size: 64, num_hidden_layers: 2,\n"

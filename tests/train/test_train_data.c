@@ -5,7 +5,7 @@
 #include <unistd.h>
 
 #include "runtime/train/data.h"
-#include "tests/base/cmocka_all.h"
+#include "tests/support/cmocka_all.h"
 
 static char dir[] = "/tmp/zr_data_XXXXXX";
 
