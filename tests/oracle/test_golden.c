@@ -5,8 +5,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "tests/oracle/golden.h"
 #include "tests/kernels/check.h"
+#include "tests/oracle/golden.h"
 #include "tests/support/tape_run.h"
 
 /* Relative errors: of the loss, and L2 distances of the logits and of each gradient. Golden
