@@ -3,10 +3,11 @@
 #include <stdatomic.h>
 #include <string.h>
 
-/* The product without a library packs B into panels of K_BLOCK x PANEL. The same bytes are offered
- * to the library as scratch. */
-enum { PANEL = ZR_CPU_ATTENTION_TILE, K_BLOCK = 128 };
-enum { PACK_BYTES = PANEL * K_BLOCK * (int)sizeof(float) };
+/* Scratch of a product, for the library (oneDNN's blocked product asks for about 260 KiB, its other
+ * one for none) or for the row kernels, which pack B into panels of K_BLOCK x PANEL. A piece that
+ * is added lies behind it. */
+enum { PRODUCT_BYTES = 512 * 1024, PANEL = ZR_CPU_ATTENTION_TILE, K_BLOCK = 128 };
+_Static_assert(PANEL *K_BLOCK * sizeof(float) <= PRODUCT_BYTES, "a panel fits");
 
 /* Pieces are this large, or smaller until there are MIN_PIECES: enough for a few threads. */
 enum { PIECE_ROWS = 512, PIECE_COLS = 384, MIN_PIECES = 8, MIN_ROWS = 64, MIN_COLS = 96 };
@@ -61,7 +62,7 @@ static int64_t piece_bytes(const zr_cpu_gemm_cut_t *cut) {
 
 int64_t zr_cpu_gemm_worker_bytes(const zr_cpu_gemm_shape_t *shape, int accumulate) {
   zr_cpu_gemm_cut_t cut = zr_cpu_gemm_cut(shape);
-  return PACK_BYTES + (accumulate ? piece_bytes(&cut) : 0);
+  return PRODUCT_BYTES + (accumulate ? piece_bytes(&cut) : 0);
 }
 
 static int64_t last(int64_t total, int64_t piece, int64_t n) {
@@ -84,7 +85,8 @@ static zr_status_t make_prims(zr_cpu_gemm_t *g) {
       piece.m = piece_rows(g, i);
       piece.n = piece_cols(g, j);
       piece.ldc = g->accumulate ? g->cut.cols : g->shape.ldc;
-      ZR_TRY(zr_cpu_library_prepare(g->library, &piece, PACK_BYTES, g->n_workers, &g->prim[i][j]));
+      ZR_TRY(
+          zr_cpu_library_prepare(g->library, &piece, PRODUCT_BYTES, g->n_workers, &g->prim[i][j]));
     }
   }
   return ZR_OK;
@@ -182,7 +184,7 @@ static void run_piece(void *context, int64_t task, int worker) {
   const float *a = call->a + i * g->shape.a_row, *b = call->b + j * g->shape.b_col;
   float *c = call->c + i * g->shape.ldc + j;
   char *scratch = call->scratch + worker * call->worker_bytes;
-  float *out = g->accumulate ? (float *)(scratch + PACK_BYTES) : c;
+  float *out = g->accumulate ? (float *)(scratch + PRODUCT_BYTES) : c;
   const zr_cpu_product_prim_t *prim = g->prim[edge_m][edge_n];
   if (prim != NULL) {
     zr_status_t status = zr_cpu_library_run(g->library, prim, worker, a, b, out, scratch);
