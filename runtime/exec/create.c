@@ -168,9 +168,10 @@ zr_status_t zr_exec_create(zr_alloc_t *alloc, const zr_exec_options_t *options,
   return ZR_OK;
 
 fail:;
-  char detail[ZR_DETAIL_BYTES]; /* what destroy calls may overwrite it */
-  strncpy(detail, zr_detail(), sizeof detail - 1);
-  detail[sizeof detail - 1] = 0;
+  char detail[ZR_DETAIL_BYTES]; /* kept: destroying may write another one */
+  snprintf(detail, sizeof detail, "%s", zr_detail());
+  if (status == ZR_ERR_PEER) status = zr_exec_failure_of_peer(exec, detail);
+  if (status == ZR_OK) status = ZR_ERR_PEER; /* it is gone without a word */
   /* The others are on their way to the comparison of plans and would wait there for ever. */
   if (status != ZR_ERR_PEER && options->comm_ops->info(options->comm).n_ranks > 1) {
     options->comm_ops->abort(options->comm, status, detail);

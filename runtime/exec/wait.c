@@ -133,8 +133,10 @@ zr_status_t zr_exec_stop(zr_exec_t *exec) {
  * whose next operation waited for nobody; the others failed because they waited. */
 static void name_backend_failure(zr_exec_t *exec, zr_status_t status, const char *cause) {
   for (int s = 0; s < ZR_N_STREAMS; s++) {
-    const uint64_t next = atomic_load(&exec->stream[s].n_begun) + 1;
-    if (timeline(exec, s) != ZR_TIMELINE_FAILED || next > exec->stream[s].submitted) continue;
+    const zr_exec_stream_t *x = &exec->stream[s];
+    const uint64_t next = atomic_load(&x->n_begun) + 1;
+    if (timeline(exec, s) != ZR_TIMELINE_FAILED) continue;
+    if (next <= x->start || next > x->submitted) continue; /* not one of this plan's */
     const zr_exec_op_t *op = zr_exec_op_of_value(exec, s, next);
     uint64_t wait[ZR_N_STREAMS];
     zr_exec_op_waits(exec, op, zr_exec_execution_of_value(exec, s, next), wait);

@@ -198,6 +198,13 @@ void mini_fault_kern(mini_t *mini, int32_t kind, int64_t at) {
   mini->options.kern_ops = &faulty.ops;
 }
 
+void mini_use_cpu_kernels(mini_t *mini) {
+  mini->kern_ops->close(mini->kern);
+  assert_ok(zr_kern_cpu_open(&mini->alloc, "auto", &mini->kern_ops, &mini->kern));
+  mini->options.kern_ops = mini->kern_ops;
+  mini->options.kern = mini->kern;
+}
+
 void mini_fault_hal(mini_t *mini, zr_fault_kind_t kind, int64_t at) {
   const zr_fault_t fault = {.kind = kind, .at = at};
   assert_ok(zr_hal_fault_open(&mini->alloc, &fault, mini->hal_ops, mini->hal, &mini->hal_ops,

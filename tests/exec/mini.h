@@ -7,15 +7,8 @@
 #ifndef ZR_TESTS_EXEC_MINI_H
 #define ZR_TESTS_EXEC_MINI_H
 
-/* clang-format off */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <cmocka.h>
-/* clang-format on */
-
 #include "runtime/exec/exec.h"
+#include "tests/support/cmocka_all.h"
 
 enum { MINI_MAX_UNITS = 8, MINI_STEP = 0, MINI_EVAL = 1, MINI_ROWS = 16 };
 
@@ -51,6 +44,7 @@ void mini_open(mini_t *mini, const mini_shape_t *shape);
 /* The same over an open comm (owned from here on). */
 void mini_open_comm(mini_t *mini, const mini_shape_t *shape, const zr_comm_ops_t *comm_ops,
                     zr_comm_t *comm);
+void mini_use_cpu_kernels(mini_t *mini);
 void mini_fault_hal(mini_t *mini, zr_fault_kind_t kind, int64_t at);
 void mini_fault_comm(mini_t *mini, zr_fault_kind_t kind, int64_t at);
 /* Kernels that fail the n-th run (from 1) of a kind; one set at a time. */

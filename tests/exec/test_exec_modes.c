@@ -9,7 +9,8 @@ typedef struct {
   bool serial;
   uint64_t delay_seed;
   int n_threads, poison;
-  bool run_ahead; /* starts executions without waiting */
+  bool run_ahead;   /* starts executions without waiting */
+  bool cpu_kernels; /* the same bits for all kinds of this program */
 } run_mode_t;
 
 typedef struct {
@@ -36,6 +37,7 @@ static result_t run_mode(const run_mode_t *mode) {
     assert_ok(zr_pool_create(&mini.alloc, mode->n_threads, &mini.pool));
     mini.options.pool = mini.pool;
   }
+  if (mode->cpu_kernels) mini_use_cpu_kernels(&mini);
   mini.options.serial = mode->serial;
   mini.options.delay_seed = mode->delay_seed;
   mini.options.delay_max_ns = 300000;
@@ -77,6 +79,7 @@ static void test_modes_agree(void **state) {
       {.poison = 0, .delay_seed = 1},
       {.poison = 255, .delay_seed = 2, .run_ahead = true},
       {.poison = 0xa5, .delay_seed = 3, .run_ahead = true, .n_threads = 2},
+      {.poison = 255, .cpu_kernels = true, .n_threads = 2, .run_ahead = true, .delay_seed = 6},
       {.serial = true, .delay_seed = 4, .poison = 255},
   };
   for (size_t m = 0; m < sizeof modes / sizeof *modes; m++) {
@@ -136,7 +139,6 @@ static void test_bad_requests(void **state) {
   assert_int_equal(zr_exec_upload(mini.exec, mini.state[0], 4096, &byte, 1),
                    ZR_ERR_INVALID_ARGUMENT);
   assert_detail("state0");
-  mini.options.delay_seed = 1;
   assert_ok(zr_exec_start(mini.exec, MINI_EVAL, 1));
   assert_int_equal(zr_exec_record(mini.exec, 1, &record), ZR_ERR_INVALID_ARGUMENT);
   assert_ok(zr_exec_wait(mini.exec));
