@@ -6,18 +6,17 @@
 
 void zr_mpi_backoff_start(zr_mpi_backoff_t *backoff) {
   backoff->begin_ns = zr_clock_ns();
-  backoff->sleep_ns = 0;
 }
 
 void zr_mpi_backoff_pause(zr_mpi_backoff_t *backoff, zr_comm_t *comm, uint32_t seen) {
-  if (backoff->sleep_ns == 0) {
-    if (zr_clock_ns() - backoff->begin_ns < ZR_MPI_POLL_NS) {
-      sched_yield(); /* with more ranks than cores the peer may need this one */
-      return;
-    }
-    backoff->sleep_ns = ZR_MPI_SLEEP_MIN_NS;
+  const int64_t waited_ns = zr_clock_ns() - backoff->begin_ns;
+  if (waited_ns < ZR_MPI_POLL_NS) {
+    sched_yield(); /* with more ranks than cores the peer may need this one */
+    return;
   }
-  zr_futex_wait(&comm->wake, seen, backoff->sleep_ns);
-  backoff->sleep_ns *= 2;
-  if (backoff->sleep_ns > ZR_MPI_SLEEP_MAX_NS) backoff->sleep_ns = ZR_MPI_SLEEP_MAX_NS;
+  /* A quarter of the wait so far: what a sleep can cost stays in proportion to the wait itself. */
+  int64_t sleep_ns = waited_ns / 4;
+  if (sleep_ns < ZR_MPI_SLEEP_MIN_NS) sleep_ns = ZR_MPI_SLEEP_MIN_NS;
+  if (sleep_ns > ZR_MPI_SLEEP_MAX_NS) sleep_ns = ZR_MPI_SLEEP_MAX_NS;
+  zr_futex_wait(&comm->wake, seen, sleep_ns);
 }

@@ -91,7 +91,7 @@ zr_status_t zr_mpi_check(int code, const char *call) ZR_MUST_CHECK;
 
 /* backoff_mpi.c: poll for 100 us, then sleep for longer and longer, up to 1 ms. */
 typedef struct {
-  int64_t begin_ns, sleep_ns;
+  int64_t begin_ns;
 } zr_mpi_backoff_t;
 void zr_mpi_backoff_start(zr_mpi_backoff_t *backoff);
 /* `seen`: comm->wake as it was before the caller last looked; a change ends the sleep. */

@@ -1,6 +1,7 @@
 /* The service thread: MPI's life from MPI_Init_thread to MPI_Finalize, and the loop in between. */
 #include <sched.h>
 #include <stdio.h>
+#include <sys/prctl.h>
 
 #include "runtime/base/clock.h"
 #include "runtime/base/futex.h"
@@ -122,6 +123,7 @@ static void leave_mpi(zr_comm_t *comm) {
 
 void *zr_mpi_service_main(void *context) {
   zr_comm_t *comm = context;
+  (void)prctl(PR_SET_TIMERSLACK, 1000ul); /* 1 us instead of 50: this thread's sleeps are short */
   zr_status_t status = init_mpi(comm);
   if (status == ZR_OK) status = connect_ranks(comm);
   if (status != ZR_OK) snprintf(comm->open_detail, sizeof comm->open_detail, "%s", zr_detail());
