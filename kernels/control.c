@@ -128,6 +128,7 @@ void zr_control_end(zr_control_t *ctl) {
       .lr = ctl->lr_now,
       .digest_params = ctl->last_digest[0],
       .digest_states = ctl->last_digest[1],
+      .flags = ctl->flags,
   };
   ctl->flags = 0;
 }

@@ -49,6 +49,7 @@ typedef struct {
   double clip_coef;
   double lr;
   uint64_t digest_params, digest_states;
+  int64_t flags; /* as the all-reduce left them: how many ranks asked to save, to stop */
 } zr_step_record_t;
 
 typedef struct {

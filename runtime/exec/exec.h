@@ -32,6 +32,9 @@ typedef struct {
   zr_pool_t *pool; /* for the compute stream; others run on their own thread */
   zr_fetch_fn_t fetch;
   void *fetch_context;
+  /* Added to the control block's `flags` in execution of a plan's control_count, so that all ranks
+   * learn of it in the record. Runs on the compute stream, with fetch_context. NULL: nothing. */
+  int64_t (*ask)(void *context, int plan);
   bool serial;          /* one operation at a time, in list order: the oracle */
   uint64_t delay_seed;  /* != 0: every operation is preceded by a pseudo-random delay ... */
   int64_t delay_max_ns; /* ... of at most this */

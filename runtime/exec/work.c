@@ -34,6 +34,10 @@ static zr_status_t run_op(const zr_exec_op_t *op, int64_t iteration) {
       return o->comm_ops->broadcast(o->comm, x[0], call->bytes[0], 0);
     case ZR_OP_BARRIER:
       return o->comm_ops->barrier(o->comm);
+    case ZR_OP_CONTROL_COUNT:
+      ZR_TRY(o->kern_ops->run(o->kern, call));
+      if (o->ask) ((zr_control_t *)x[0])->flags += o->ask(o->fetch_context, op->plan);
+      return ZR_OK;
     default:
       return o->kern_ops->run(o->kern, call);
   }
