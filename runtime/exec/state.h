@@ -1,6 +1,6 @@
 /* What the executor's files share. Private to runtime/exec.
  *
- *   loop's thread:     create ── start ── wait / record ── destroy     (create.c submit.c wait.c)
+ *   loop's thread:     create ── start ── wait / record ── destroy  (create.c submit.c wait.c)
  *                                  │ zr_work_t
  *   a stream's thread:             └──> zr_exec_work(op)               (work.c)
  *
