@@ -18,12 +18,12 @@ from safetensors.torch import save_file
 from transformers import GPT2Config, GPT2LMHeadModel, LlamaConfig, LlamaForCausalLM
 
 STEPS, SAMPLES, SEQ = 10, 4, 19
-COMMON = dict(lr=3e-3, warmup_min_lr=1e-3, warmup_steps=4, beta1=0.9, beta2=0.95, eps=1e-8,
+COMMON = dict(lr=1e-3, warmup_min_lr=2e-4, warmup_steps=4, beta1=0.9, beta2=0.95, eps=1e-8,
               weight_decay=0.1)
 MODELS = {
     "gpt2": dict(arch="gpt2", vocab_size=65, hidden_size=32, n_layers=2, n_heads=4, n_kv_heads=4,
                  head_dim=8, intermediate_size=128, max_positions=24, norm_eps=1e-5, rope_theta=0.0,
-                 tied=1, decay_matrices=0, max_grad_norm=2.3, seed=1),
+                 tied=1, decay_matrices=0, max_grad_norm=2.8, seed=1),
     "llama_grouped": dict(arch="llama", vocab_size=65, hidden_size=32, n_layers=2, n_heads=4,
                           n_kv_heads=2, head_dim=8, intermediate_size=72, max_positions=24,
                           norm_eps=1e-6, rope_theta=10000.0, tied=1, decay_matrices=0,
@@ -117,7 +117,8 @@ def gpt2(c, p, tokens):
     def norm(x, name):
         mean = x.mean(-1, keepdim=True)
         var = ((x - mean) ** 2).mean(-1, keepdim=True)
-        return (x - mean) / torch.sqrt(var + c["norm_eps"]) * p[name + ".weight"] + p[name + ".bias"]
+        x = (x - mean) / torch.sqrt(var + c["norm_eps"])
+        return x * p[name + ".weight"] + p[name + ".bias"]
 
     def linear(x, name):
         return x @ p[name + ".weight"] + p[name + ".bias"]
@@ -177,8 +178,9 @@ def logits_and_loss(c, p, tokens, targets):
 def reference_module(c):
     if c["arch"] == "gpt2":
         return GPT2LMHeadModel(GPT2Config(
-            vocab_size=c["vocab_size"], n_embd=c["hidden_size"], n_layer=c["n_layers"],
-            n_head=c["n_heads"], n_positions=c["max_positions"], n_inner=c["intermediate_size"],
+            vocab_size=c["vocab_size"], bos_token_id=None, eos_token_id=None,
+            n_embd=c["hidden_size"], n_layer=c["n_layers"], n_head=c["n_heads"],
+            n_positions=c["max_positions"], n_inner=c["intermediate_size"],
             layer_norm_epsilon=c["norm_eps"], resid_pdrop=0, embd_pdrop=0, attn_pdrop=0,
             tie_word_embeddings=bool(c["tied"])))
     return LlamaForCausalLM(LlamaConfig(
@@ -191,7 +193,8 @@ def reference_module(c):
 
 
 def distance(a, b):
-    return float((a.double() - b.double()).norm() / b.double().norm())
+    a, b = a.detach().double(), b.detach().double()
+    return float((a - b).norm() / b.norm())
 
 
 def check_against_transformers(c, params, tokens, targets, logits, loss, grads):
@@ -250,9 +253,9 @@ def make(name, c, folder):
     print(f"{name}: losses {got['losses'][0]:.4f} .. {got['losses'][-1]:.4f}, norms "
           + " ".join(f"{n:.2f}" for n in got["norms"]))
     clipped = sum(n > c["max_grad_norm"] for n in got["norms"])
-    assert 2 <= clipped <= STEPS - 2, "clipping must act on some of the steps"
+    assert 3 <= clipped <= STEPS - 3, "clipping must act on some of the steps"
     for tensor, grad in got["grads"].items():
-        if tensor.endswith("c_attn.bias"):  # q, k, v: a key's bias moves all scores of a query alike
+        if tensor.endswith("c_attn.bias"):  # a key's bias moves all scores of a query alike
             query, key, value = grad.chunk(3)
             assert float(key.norm()) < 1e-12 * float(value.norm()), tensor
             grad = query

@@ -102,9 +102,10 @@ void machine_open(machine_t *m, const golden_t *golden, const machine_setting_t 
                   const zr_comm_ops_t *comm_ops, zr_comm_t *comm) {
   *m = (machine_t){.golden = golden, .setting = *setting, .comm_ops = comm_ops, .comm = comm};
   m->info = comm_ops->info(comm);
+  const char *isa = setting->isa == NULL ? "auto" : setting->isa;
   check(zr_hal_cpu_open(NULL, &m->hal_ops, &m->hal));
   check(setting->ref ? zr_kern_ref_open(NULL, ZR_F32, &m->kern_ops, &m->kern)
-                     : zr_kern_cpu_open(NULL, "auto", &m->kern_ops, &m->kern));
+                     : zr_kern_cpu_open(NULL, isa, &m->kern_ops, &m->kern));
   check(zr_pool_create(NULL, setting->n_threads, &m->pool));
   compile_step(m);
   m->plan_step = find_plan(m, "step");

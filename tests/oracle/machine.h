@@ -12,6 +12,7 @@ typedef struct {
   int64_t micro_batch, group, prefetch;
   int n_threads;
   bool serial, ref; /* ref: the float oracle's kernels */
+  const char *isa;  /* of the cpu kernels; NULL: auto */
 } machine_setting_t;
 
 typedef struct {

@@ -23,6 +23,8 @@ static const machine_setting_t settings[] = {
     {.micro_batch = 1, .group = 0, .prefetch = 1, .n_threads = 1, .stage = 3, .serial = true},
     {.micro_batch = 1, .group = -1, .prefetch = 1, .n_threads = 1, .stage = 3, .order = 1},
     {.micro_batch = 1, .group = 0, .prefetch = 1, .n_threads = 1, .stage = 0, .ref = true},
+    {.micro_batch = 1, .group = -1, .prefetch = 1, .n_threads = 1, .stage = 3, .isa = "avx2"},
+    {.micro_batch = 1, .group = -1, .prefetch = 1, .n_threads = 1, .stage = 3, .isa = "baseline"},
 };
 
 typedef struct {
@@ -92,7 +94,13 @@ static uint64_t check_run(const golden_t *g, const machine_setting_t *setting, w
 }
 
 static bool fits(const machine_setting_t *s) {
-  return s->micro_batch * n_ranks <= 4;
+  const zr_kern_ops_t *ops;
+  zr_kern_t *kern;
+  if (s->micro_batch * n_ranks > 4) return false;
+  if (s->isa == NULL) return true;
+  if (zr_kern_cpu_open(NULL, s->isa, &ops, &kern) != ZR_OK) return false;
+  ops->close(kern);
+  return true;
 }
 
 static void test_model(void **state) {
@@ -113,7 +121,7 @@ static void test_schedules_agree(void **state) {
   worst_t worst = {0};
   uint64_t first = 0;
   for (size_t s = 0; s < sizeof settings / sizeof *settings; s++) {
-    if (settings[s].micro_batch != 1 || settings[s].ref) continue;
+    if (settings[s].micro_batch != 1 || settings[s].ref || settings[s].isa != NULL) continue;
     uint64_t digest = check_run(&g, &settings[s], &worst);
     assert_true(digest != 0);
     if (first == 0) first = digest;
