@@ -1,0 +1,293 @@
+#include "tests/proof/machine.h"
+
+#include <math.h>
+#include <stdlib.h>
+
+#include "runtime/base/rng.h"
+
+void machine_world_open(machine_world_t *world) {
+  memset(world, 0, sizeof *world);
+  zr_alloc_init(&world->alloc);
+  if (zr_comm_mpi_launched()) {
+    assert_ok(zr_comm_mpi_open(&world->alloc, &world->ops, &world->comm));
+  } else {
+    assert_ok(zr_comm_self_open(&world->alloc, &world->ops, &world->comm));
+  }
+  const zr_comm_info_t info = world->ops->info(world->comm);
+  world->rank = info.rank;
+  world->n_ranks = info.n_ranks;
+}
+
+void machine_world_close(machine_world_t *world) {
+  world->ops->close(world->comm);
+  memset(world, 0, sizeof *world);
+}
+
+void machine_defaults(machine_options_t *out_options) {
+  *out_options = (machine_options_t){.arch = ZR_ARCH_GPT2,
+                                     .n_leaves = 4,
+                                     .group = ZR_GROUP_AUTO,
+                                     .prefetch = ZR_PREFETCH_AUTO,
+                                     .n_layers = 2,
+                                     .n_threads = 1,
+                                     .delay_max_ns = 60000,
+                                     .poison = -1,
+                                     .max_grad_norm = 1.0};
+}
+
+/* --- the model and its data ------------------------------------------------------------------ */
+
+/* Sizes that divide nothing: rows of 24, heads of 10, a vocabulary of 65, sequences of 11. */
+static void tiny_model(const machine_options_t *o, zr_model_config_t *out_model) {
+  zr_model_defaults(o->arch, out_model);
+  const bool llama = o->arch == ZR_ARCH_LLAMA;
+  out_model->vocab_size = 65;
+  out_model->hidden_size = 24;
+  out_model->n_layers = o->n_layers;
+  out_model->n_heads = 3;
+  out_model->head_dim = llama ? 10 : 0;
+  out_model->n_kv_heads = llama ? 1 : 0;
+  out_model->intermediate_size = 50;
+  out_model->max_positions = 20;
+}
+
+void machine_zero_options(const machine_options_t *o, int n_ranks, const zr_kern_ops_t *kern_ops,
+                          zr_kern_t *kern, zr_zero_options_t *out_zero) {
+  zr_zero_defaults(out_zero);
+  tiny_model(o, &out_zero->model);
+  out_zero->run = (zr_model_run_t){.micro_batch = 2, .seq_len = 11, .logits_chunk = 8};
+  out_zero->stage = o->stage;
+  out_zero->n_ranks = n_ranks;
+  out_zero->n_micro = o->n_leaves / n_ranks;
+  out_zero->group = n_ranks == 1 ? ZR_GROUP_AUTO : o->group;
+  out_zero->order = o->order;
+  out_zero->prefetch = o->prefetch;
+  out_zero->digest = true;
+  out_zero->decay_matrices = true;
+  out_zero->kern_ops = kern_ops;
+  out_zero->kern = kern;
+  out_zero->n_workers = o->n_threads;
+  out_zero->place.budget_bytes[ZR_TIER_DEVICE] = o->budget_bytes;
+}
+
+static zr_status_t fetch(void *context, int plan, int64_t iteration, int64_t micro,
+                         int32_t *out_tokens, int32_t *out_targets, int64_t rows) {
+  const machine_t *machine = context;
+  (void)plan;
+  const zr_zero_options_t *o = &machine->zero->options;
+  const int64_t leaf = zr_zero_leaf(o, machine->rank, micro);
+  const uint64_t key = zr_mix64((uint64_t)(iteration * 4096 + leaf) + 1);
+  for (int64_t t = 0; t < rows; t++) {
+    out_tokens[t] = (int32_t)(zr_rng_u64(key, (uint64_t)t) % (uint64_t)o->model.vocab_size);
+    const uint64_t draw = zr_rng_u64(key, (uint64_t)(t + rows));
+    out_targets[t] = draw % 7 == 0 ? -1 : (int32_t)(draw % (uint64_t)o->model.vocab_size);
+  }
+  return ZR_OK;
+}
+
+/* --- first contents -------------------------------------------------------------------------- */
+
+static void upload_unit(machine_t *m, size_t index) {
+  const zr_zero_t *zero = m->zero;
+  const zr_zero_unit_t *unit = &zero->unit[index];
+  float *flat = calloc((size_t)unit->flat_elems, sizeof *flat);
+  assert_non_null(flat);
+  for (int32_t t = unit->first_tensor; t < unit->first_tensor + unit->n_tensors; t++) {
+    const zr_flat_tensor_t *place = &zero->flat_tensor[t];
+    const zr_tape_tensor_t *tensor = &zero->tape->tensor[place->tensor];
+    for (int64_t i = 0; i < place->elems; i++)
+      flat[place->begin + i] = zr_model_initial(&zero->options.model, 5, tensor, i);
+  }
+  const int64_t first = unit->param_sharded ? m->rank * unit->shard_elems : 0;
+  const int64_t elems = unit->param_sharded ? unit->shard_elems : unit->flat_elems;
+  assert_ok(zr_exec_upload(m->exec, unit->param, 0, flat + first, elems * 4));
+  free(flat);
+  zr_kern_layout_t *layout = NULL;
+  int64_t bytes = 0;
+  assert_ok(zr_zero_layout(zero, index, &layout, &bytes));
+  assert_ok(zr_exec_upload(m->exec, unit->layout, 0, layout, bytes));
+  zr_alloc_free(&m->alloc, layout);
+}
+
+static void upload_control(machine_t *m) {
+  zr_control_t control = {.rank = m->rank,
+                          .n_ranks = m->n_ranks,
+                          .digest = 2,
+                          .schedule = {.kind = ZR_SCHEDULE_WARMUP_LINEAR,
+                                       .lr = 1e-2,
+                                       .warmup_steps = 2,
+                                       .total_steps = 20},
+                          .beta1 = 0.9,
+                          .beta2 = 0.95,
+                          .eps = 1e-8,
+                          .weight_decay = 0.1,
+                          .max_grad_norm = m->options.max_grad_norm,
+                          .bias_correction = 1};
+  assert_ok(zr_exec_upload(m->exec, m->zero->control, 0, &control, sizeof control));
+  assert_ok(zr_exec_upload(m->exec, m->zero->control_eval, 0, &control, sizeof control));
+}
+
+static void upload_all(machine_t *m) {
+  assert_ok(zr_exec_start(m->exec, MACHINE_LOAD, 0));
+  assert_ok(zr_exec_wait(m->exec));
+  for (size_t u = 0; u < m->zero->n_units; u++) upload_unit(m, u);
+  upload_control(m);
+}
+
+/* --- life ------------------------------------------------------------------------------------ */
+
+static void open_kern(machine_t *m) {
+  if (m->options.plain) {
+    assert_ok(zr_kern_ref_open(&m->alloc, ZR_F32, &m->kern_ops, &m->kern));
+  } else {
+    assert_ok(zr_kern_cpu_open(&m->alloc, "auto", &m->kern_ops, &m->kern));
+  }
+}
+
+static void begin_machine(machine_t *m, const machine_options_t *options) {
+  memset(m, 0, sizeof *m);
+  m->options = *options;
+  zr_alloc_init(&m->alloc);
+  open_kern(m);
+}
+
+static void compile(machine_t *m) {
+  zr_zero_options_t zero;
+  machine_zero_options(&m->options, m->n_ranks, m->kern_ops, m->kern, &zero);
+  assert_ok(zr_zero_compile(&m->alloc, &zero, &m->zero));
+  m->step = zr_program_find(m->zero->program, "step");
+  assert_ptr_equal(m->step, m->zero->program->plan[MACHINE_STEP]);
+}
+
+static void exec_options(machine_t *m, zr_exec_options_t *out_options) {
+  zr_exec_defaults(out_options);
+  out_options->program = m->zero->program;
+  out_options->control_buffer[MACHINE_STEP] = m->zero->control;
+  out_options->hal_ops = m->hal_ops;
+  out_options->hal = m->hal;
+  out_options->comm_ops = m->comm_ops;
+  out_options->comm = m->comm;
+  out_options->kern_ops = m->kern_ops;
+  out_options->kern = m->kern;
+  out_options->pool = m->pool;
+  out_options->fetch = fetch;
+  out_options->fetch_context = m;
+  out_options->serial = m->options.serial;
+  out_options->delay_seed = m->options.delay_seed;
+  out_options->delay_max_ns = m->options.delay_max_ns;
+  out_options->poison = m->options.poison;
+}
+
+static void open_device(machine_t *m) {
+  assert_ok(zr_hal_cpu_open(&m->alloc, &m->hal_ops, &m->hal));
+  if (m->options.hal_delay_seed == 0) return;
+  const zr_fault_t fault = {.kind = ZR_FAULT_DELAY,
+                            .delay_ns = m->options.delay_max_ns,
+                            .random_seed = m->options.hal_delay_seed + (uint64_t)m->rank};
+  assert_ok(zr_hal_fault_open(&m->alloc, &fault, m->hal_ops, m->hal, &m->hal_ops, &m->hal));
+}
+
+void machine_open(machine_t *m, const machine_options_t *options, const machine_world_t *world) {
+  begin_machine(m, options);
+  m->owns_comm = world == NULL;
+  if (world == NULL) {
+    assert_ok(zr_comm_self_open(&m->alloc, &m->comm_ops, &m->comm));
+  } else {
+    m->comm_ops = world->ops;
+    m->comm = world->comm;
+  }
+  const zr_comm_info_t info = m->comm_ops->info(m->comm);
+  m->rank = info.rank;
+  m->n_ranks = info.n_ranks;
+  open_device(m);
+  assert_ok(zr_pool_create(&m->alloc, options->n_threads, &m->pool));
+  compile(m);
+  zr_exec_options_t exec;
+  exec_options(m, &exec);
+  assert_ok(zr_exec_create(&m->alloc, &exec, &m->exec));
+  upload_all(m);
+}
+
+void machine_open_virtual(machine_t *m, const machine_options_t *options, int n_ranks) {
+  begin_machine(m, options);
+  m->n_ranks = n_ranks;
+  m->owns_comm = true;
+  assert_ok(zr_comm_null_open(&m->alloc, 0, n_ranks, &m->comm_ops, &m->comm));
+  compile(m);
+}
+
+void machine_start_virtual(machine_t *m, const int64_t *duration_ns) {
+  zr_exec_destroy(m->exec);
+  m->exec = NULL;
+  if (m->hal != NULL) m->hal_ops->close(m->hal);
+  assert_ok(zr_hal_null_open(&m->alloc, false, &m->hal_ops, &m->hal));
+  zr_exec_options_t exec;
+  exec_options(m, &exec);
+  exec.duration_ns[MACHINE_STEP] = duration_ns;
+  exec.virtual_times = zr_hal_null_times;
+  assert_ok(zr_exec_create(&m->alloc, &exec, &m->exec));
+  m->iteration = 0;
+}
+
+/* A layer's first weight, where this rank keeps it, becomes not a number or what it was. */
+static void break_parameter(machine_t *m, float *kept, bool broken) {
+  const zr_zero_unit_t *unit = &m->zero->unit[1];
+  if (unit->param_sharded && m->rank != 0) return;
+  assert_ok(zr_exec_wait(m->exec));
+  const float bad = nanf("");
+  if (broken) assert_ok(zr_exec_download(m->exec, unit->param, 0, kept, sizeof *kept));
+  assert_ok(zr_exec_upload(m->exec, unit->param, 0, broken ? &bad : kept, sizeof *kept));
+}
+
+/* The record of a step is read when the next one has been started. */
+void machine_run(machine_t *m, int n_steps, zr_step_record_t *out_record) {
+  const int64_t first = m->iteration + 1;
+  float kept = 0;
+  for (int k = 0; k < n_steps; k++) {
+    const int64_t i = ++m->iteration;
+    const bool breaks = i == m->options.skipped_step;
+    if (breaks) break_parameter(m, &kept, true);
+    assert_ok(zr_exec_start(m->exec, MACHINE_STEP, i));
+    if (breaks) break_parameter(m, &kept, false);
+    if (i > first) assert_ok(zr_exec_record(m->exec, i - 1, &out_record[k - 1]));
+  }
+  assert_ok(zr_exec_record(m->exec, m->iteration, &out_record[n_steps - 1]));
+  assert_ok(zr_exec_wait(m->exec));
+}
+
+void machine_close(machine_t *m) {
+  zr_exec_destroy(m->exec);
+  zr_zero_destroy(m->zero);
+  zr_pool_destroy(m->pool);
+  if (m->hal != NULL) m->hal_ops->close(m->hal);
+  if (m->owns_comm) m->comm_ops->close(m->comm);
+  m->kern_ops->close(m->kern);
+  assert_int_equal(m->alloc.live_count, 0);
+}
+
+/* --- results --------------------------------------------------------------------------------- */
+
+void machine_records(const machine_options_t *options, const machine_world_t *world, int n_steps,
+                     zr_step_record_t *out_record, int64_t *out_sent_bytes) {
+  machine_t machine;
+  machine_open(&machine, options, world);
+  machine_run(&machine, n_steps, out_record);
+  zr_exec_stats_t stats;
+  zr_exec_stats(machine.exec, &stats);
+  if (out_sent_bytes != NULL) *out_sent_bytes = stats.sent_bytes;
+  machine_close(&machine);
+}
+
+/* Bits, not values: a skipped step's norm is not a number. */
+bool machine_records_equal(const zr_step_record_t *a, const zr_step_record_t *b, int n_steps) {
+  return memcmp(a, b, (size_t)n_steps * sizeof *a) == 0;
+}
+
+void machine_print_options(const machine_options_t *o, int n_ranks) {
+  print_message("%s stage %d, %d ranks, %d leaves, %s, group %d, prefetch %d, %d threads, %s%s%s\n",
+                o->arch == ZR_ARCH_GPT2 ? "gpt2" : "llama", o->stage, n_ranks, (int)o->n_leaves,
+                o->order == ZR_ORDER_DEPTH ? "depth" : "breadth", (int)o->group, (int)o->prefetch,
+                o->n_threads, o->serial ? "serial" : "concurrent",
+                o->delay_seed ? ", delayed operations" : "",
+                o->hal_delay_seed ? ", delayed streams" : "");
+}

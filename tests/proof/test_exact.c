@@ -1,0 +1,237 @@
+/* Exactness: every schedule gives the bits of one rank with one thread in serial mode. The settings
+ * come from a table in which every pair of values of two settings occurs; run under mpirun with 1,
+ * 2, 3, 4 and 8 ranks. The reference is computed by rank 0 alone, in the same program. */
+#include <math.h>
+#include <stdlib.h>
+
+#include "tests/proof/machine.h"
+
+enum {
+  ARCH,
+  STAGE,
+  ORDER,
+  GROUP,
+  PREFETCH,
+  THREADS,
+  MODE, /* concurrent, serial */
+  DELAY,
+  N_SETTINGS,
+  N_STEPS = 4,
+  SKIPPED = 3,
+  MAX_VALUES = 4,
+  MAX_ROWS = 64
+};
+
+typedef struct {
+  int n_values[N_SETTINGS];
+  int64_t value[N_SETTINGS][MAX_VALUES];
+  int row[MAX_ROWS][N_SETTINGS]; /* positions in value */
+  int n_rows;
+} table_t;
+
+static machine_world_t world;
+static double max_grad_norm[2]; /* by architecture */
+
+static void set_values(table_t *table, int setting, int n, const int64_t *value) {
+  table->n_values[setting] = n;
+  memcpy(table->value[setting], value, (size_t)n * sizeof *value);
+}
+
+/* Every 2^a that divides G, if sums over this many ranks stay nodes of the one tree. */
+static void set_groups(table_t *table, int64_t n_micro) {
+  const bool power_of_two = (world.n_ranks & (world.n_ranks - 1)) == 0;
+  int n = 0;
+  int64_t group[MAX_VALUES];
+  for (int64_t a = 0; n < MAX_VALUES && n_micro % ((int64_t)1 << a) == 0; a++) {
+    if (power_of_two || n_micro == (int64_t)1 << a) group[n++] = a;
+  }
+  set_values(table, GROUP, n, group);
+}
+
+typedef struct {
+  bool seen[N_SETTINGS][N_SETTINGS][MAX_VALUES][MAX_VALUES];
+} pairs_t;
+
+static int n_new(const pairs_t *pairs, const int *row, int n_set, int setting, int value) {
+  int n = 0;
+  for (int s = 0; s < n_set; s++) n += !pairs->seen[s][setting][row[s]][value];
+  return n;
+}
+
+/* The first uncovered pair, then for each other setting the value that covers most; false when
+ * every pair is there. */
+static bool next_row(const table_t *table, const pairs_t *pairs, int *row) {
+  int first[4] = {-1, -1, 0, 0};
+  for (int a = 0; a < N_SETTINGS && first[0] < 0; a++)
+    for (int b = a + 1; b < N_SETTINGS && first[0] < 0; b++)
+      for (int x = 0; x < table->n_values[a] && first[0] < 0; x++)
+        for (int y = 0; y < table->n_values[b] && first[0] < 0; y++)
+          if (!pairs->seen[a][b][x][y]) first[0] = a, first[1] = b, first[2] = x, first[3] = y;
+  if (first[0] < 0) return false;
+  for (int s = 0; s < N_SETTINGS; s++) {
+    int best = 0, most = -1;
+    for (int k = 0; k < table->n_values[s]; k++) {
+      const int value = (k + table->n_rows) % table->n_values[s]; /* ties take turns */
+      const int n = n_new(pairs, row, s, s, value);
+      if (n > most) most = n, best = value;
+    }
+    if (s == first[0]) best = first[2];
+    if (s == first[1]) best = first[3];
+    row[s] = best;
+  }
+  return true;
+}
+
+static void cover_pairs(table_t *table) {
+  static pairs_t pairs;
+  memset(&pairs, 0, sizeof pairs);
+  table->n_rows = 0;
+  int row[N_SETTINGS] = {0};
+  while (next_row(table, &pairs, row)) {
+    assert_true(table->n_rows < MAX_ROWS);
+    memcpy(table->row[table->n_rows++], row, sizeof row);
+    for (int a = 0; a < N_SETTINGS; a++)
+      for (int b = a + 1; b < N_SETTINGS; b++) pairs.seen[a][b][row[a]][row[b]] = true;
+  }
+}
+
+static void make_table(table_t *table, int64_t n_leaves) {
+  set_values(table, ARCH, 2, (int64_t[]){ZR_ARCH_GPT2, ZR_ARCH_LLAMA});
+  set_values(table, STAGE, 4, (int64_t[]){0, 1, 2, 3});
+  set_values(table, ORDER, 2, (int64_t[]){ZR_ORDER_DEPTH, ZR_ORDER_BREADTH});
+  set_groups(table, n_leaves / world.n_ranks);
+  set_values(table, PREFETCH, 4, (int64_t[]){0, 1, 2, 3});
+  set_values(table, THREADS, 4, (int64_t[]){1, 2, 3, 8});
+  set_values(table, MODE, 2, (int64_t[]){0, 1});
+  set_values(table, DELAY, 3, (int64_t[]){0, 1, 2});
+#if defined(__SANITIZE_THREAD__) || defined(__SANITIZE_ADDRESS__)
+  set_values(table, THREADS, 2, (int64_t[]){1, 3});
+  set_values(table, PREFETCH, 2, (int64_t[]){0, 2});
+#endif
+  cover_pairs(table);
+}
+
+static void options_of(const table_t *table, int row, int64_t n_leaves,
+                       machine_options_t *out_options) {
+  int64_t v[N_SETTINGS];
+  for (int s = 0; s < N_SETTINGS; s++) v[s] = table->value[s][table->row[row][s]];
+  machine_defaults(out_options);
+  out_options->arch = (zr_arch_t)v[ARCH];
+  out_options->stage = (int)v[STAGE];
+  out_options->order = (int)v[ORDER];
+  out_options->n_leaves = n_leaves;
+  out_options->group = v[GROUP];
+  out_options->prefetch = v[PREFETCH];
+  out_options->n_threads = (int)v[THREADS];
+  out_options->serial = v[MODE] == 1;
+  out_options->delay_seed = v[DELAY] == 1 ? 11 + (uint64_t)(row * 16 + world.rank) : 0;
+  out_options->hal_delay_seed = v[DELAY] == 2 ? 12 + (uint64_t)row * 16 : 0;
+  out_options->max_grad_norm = max_grad_norm[out_options->arch];
+  out_options->skipped_step = SKIPPED;
+}
+
+/* Between the smallest and the largest norm of a run without clipping: it acts on some steps. */
+static double middle_norm(const machine_options_t *options) {
+  zr_step_record_t record[N_STEPS];
+  machine_options_t unclipped = *options;
+  unclipped.max_grad_norm = 0;
+  machine_records(&unclipped, NULL, N_STEPS, record, NULL);
+  double least = INFINITY, most = 0;
+  for (int k = 0; k < N_STEPS; k++) {
+    if (record[k].skipped_now) continue;
+    least = fmin(least, record[k].grad_norm);
+    most = fmax(most, record[k].grad_norm);
+  }
+  return (least + most) / 2;
+}
+
+/* Rank 0 alone: one rank, one thread, one operation after the other; then told to all. */
+static void reference(zr_arch_t arch, int64_t n_leaves, zr_step_record_t *out_record) {
+  machine_options_t options;
+  machine_defaults(&options);
+  options.arch = arch;
+  options.n_leaves = n_leaves;
+  options.serial = true;
+  options.skipped_step = SKIPPED;
+  memset(out_record, 0, N_STEPS * sizeof *out_record);
+  if (world.rank == 0) options.max_grad_norm = middle_norm(&options);
+  assert_ok(world.ops->broadcast(world.comm, &options.max_grad_norm, sizeof(double), 0));
+  max_grad_norm[arch] = options.max_grad_norm;
+  if (world.rank == 0) machine_records(&options, NULL, N_STEPS, out_record, NULL);
+  assert_ok(
+      world.ops->broadcast(world.comm, out_record, (int64_t)(N_STEPS * sizeof *out_record), 0));
+}
+
+/* What the reference must show, or the comparison would prove little. */
+static void check_reference(const zr_step_record_t *record) {
+  int n_clipped = 0;
+  for (int k = 0; k < N_STEPS; k++) {
+    const bool skipped = k + 1 == SKIPPED;
+    assert_int_equal(record[k].skipped_now, skipped);
+    if (k > 0) assert_int_equal(record[k].digest_params == record[k - 1].digest_params, skipped);
+    if (k > 0) assert_int_equal(record[k].digest_states == record[k - 1].digest_states, skipped);
+    if (skipped) continue;
+    assert_true(isfinite(record[k].loss) && record[k].loss > 1 && record[k].grad_norm > 0);
+    n_clipped += record[k].clip_coef < 1;
+    if (world.rank == 0)
+      print_message("  step %d: loss %.9f norm %.9f clip %.3f digests %016llx %016llx\n", k + 1,
+                    record[k].loss, record[k].grad_norm, record[k].clip_coef,
+                    (unsigned long long)record[k].digest_params,
+                    (unsigned long long)record[k].digest_states);
+  }
+  assert_int_equal(record[N_STEPS - 1].step, N_STEPS - 1);
+  assert_true(n_clipped > 0 && n_clipped < N_STEPS - 1);
+}
+
+static void check_row(const table_t *table, int row, int64_t n_leaves,
+                      const zr_step_record_t want[2][N_STEPS]) {
+  machine_options_t options;
+  options_of(table, row, n_leaves, &options);
+  zr_step_record_t record[N_STEPS];
+  machine_records(&options, &world, N_STEPS, record, NULL);
+  if (machine_records_equal(record, want[options.arch], N_STEPS)) return;
+  machine_print_options(&options, world.n_ranks);
+  for (int k = 0; k < N_STEPS; k++)
+    print_message("rank %d step %d: loss %.17g not %.17g, norm %.17g not %.17g, digest %llx not "
+                  "%llx\n",
+                  world.rank, k + 1, record[k].loss, want[options.arch][k].loss,
+                  record[k].grad_norm, want[options.arch][k].grad_norm,
+                  (unsigned long long)record[k].digest_params,
+                  (unsigned long long)want[options.arch][k].digest_params);
+  _fail(__FILE__, __LINE__);
+}
+
+static void check_leaves(int64_t n_leaves) {
+  if (n_leaves % world.n_ranks != 0) return;
+  static zr_step_record_t want[2][N_STEPS];
+  table_t table;
+  make_table(&table, n_leaves);
+  if (table.n_values[GROUP] == 0) return; /* no node of the one tree: bits of its own */
+  for (int arch = 0; arch < 2; arch++) {
+    reference((zr_arch_t)arch, n_leaves, want[arch]);
+    check_reference(want[arch]);
+  }
+  for (int row = 0; row < table.n_rows; row++) check_row(&table, row, n_leaves, want);
+  if (world.rank == 0)
+    print_message("%d micro-batches on %d ranks: %d runs, each pair of settings, same bits\n",
+                  (int)n_leaves, world.n_ranks, table.n_rows);
+}
+
+static void test_8_micro_batches(void **state) {
+  (void)state;
+  check_leaves(8);
+}
+
+static void test_12_micro_batches(void **state) {
+  (void)state;
+  check_leaves(12);
+}
+
+int main(void) {
+  const struct CMUnitTest tests[] = {cmocka_unit_test(test_8_micro_batches),
+                                     cmocka_unit_test(test_12_micro_batches)};
+  machine_world_open(&world);
+  const int n_failed = cmocka_run_group_tests(tests, NULL, NULL);
+  machine_world_close(&world);
+  return n_failed;
+}
