@@ -22,8 +22,8 @@ static zr_alloc_t counted;
 static const zr_comm_ops_t *ops;
 static zr_comm_t *comm;
 static zr_comm_info_t info;
-enum { BIG_BYTES = 4 << 20 };
-static char flat[4 * BIG_BYTES], shard[BIG_BYTES];
+enum { MAX_RANKS = 8, BIG_BYTES = 4 << 20 };
+static char flat[MAX_RANKS * BIG_BYTES], shard[BIG_BYTES];
 
 static int64_t cpu_time_ns(void) {
   struct rusage usage;
@@ -233,6 +233,7 @@ int main(int argc, char **argv) {
     fprintf(stderr, "%s\n", zr_detail());
     return 1;
   }
+  if (info.n_ranks > MAX_RANKS) return 77;
   int n_failed = run_mode(mode);
   if (strcmp(mode, "peer_stopped") == 0) return n_failed; /* closed already */
   if (n_failed) ops->abort(comm, ZR_ERR_INTERNAL, "a test failed");
