@@ -95,27 +95,33 @@ static void meets_the_oracle(void **state) {
   f64.ops->close(f64.kern);
 }
 
+enum { N_POOLS = 3 };
+
+static void check_pools(const backend_t *cpu, zr_pool_t *const pool[N_POOLS],
+                        const kern_case_t *one) {
+  kern_call_t a, b;
+  run_case(cpu, NULL, one, ZR_F32, KERN_POISON_NAN, &a);
+  for (int n = 0; n < N_POOLS; n++) {
+    run_case(cpu, pool[n], one, ZR_F32, KERN_POISON_NAN, &b);
+    check_equal(cpu, one->name, &a, &b, "depends on the number of threads");
+    kern_call_fini(&b);
+  }
+  kern_call_fini(&a);
+}
+
 static void threads_change_nothing(void **state) {
   (void)state;
-  static const int n_threads[] = {2, 3, 8};
+  static const int n_threads[N_POOLS] = {2, 3, 8};
+  zr_pool_t *pool[N_POOLS];
+  for (int n = 0; n < N_POOLS; n++)
+    assert_int_equal(zr_pool_create(NULL, n_threads[n], &pool[n]), ZR_OK);
   for (int v = 0; v < N_BACKENDS; v++) {
     backend_t cpu;
     if (!open_cpu(v, &cpu)) continue;
-    for (int n = 0; n < 3; n++) {
-      zr_pool_t *pool = NULL;
-      assert_int_equal(zr_pool_create(NULL, n_threads[n], &pool), ZR_OK);
-      for (int i = 0; i < kern_n_cases; i++) {
-        kern_call_t a, b;
-        run_case(&cpu, NULL, &kern_cases[i], ZR_F32, KERN_POISON_NAN, &a);
-        run_case(&cpu, pool, &kern_cases[i], ZR_F32, KERN_POISON_NAN, &b);
-        check_equal(&cpu, kern_cases[i].name, &a, &b, "depends on the number of threads");
-        kern_call_fini(&a);
-        kern_call_fini(&b);
-      }
-      zr_pool_destroy(pool);
-    }
+    for (int i = 0; i < kern_n_cases; i++) check_pools(&cpu, pool, &kern_cases[i]);
     cpu.ops->close(cpu.kern);
   }
+  for (int n = 0; n < N_POOLS; n++) zr_pool_destroy(pool[n]);
 }
 
 /* What outputs, gaps, guards and scratch held before must not matter. */
