@@ -1,47 +1,34 @@
-/* finish -> place -> wait -> verify. Placing and waiting repeat while waits exist only because
- * space is reused and the budget has room: first the two buffers of such a wait are kept apart (the
- * reuse moves to space that was free for longer, whose wait other waits may imply), then one of
- * them gets bytes of its own. */
+/* finish -> place -> wait -> verify.
+ *
+ * A plan takes the first way of placing that fits its budget:
+ *   1. quiet      bytes are reused only when values alone order the reuse: no wait exists for space
+ *   2. capped     the same, but bytes are free at most so many phases after their last use
+ *   3. lags       one space for all, lives stretched by the lags
+ *   4. tight      lives as the list has them
+ * What waits for space remain after 1 (a buffer whose parts are first written by several streams)
+ * are taken away by giving one of the two buffers bytes of its own. */
 #include <string.h>
 
-#include "runtime/plan/place.h"
-#include "runtime/plan/program.h"
+#include "runtime/plan/place_internal.h"
 #include "runtime/plan/verify.h"
 #include "runtime/plan/wait.h"
 
-enum { PAIR_ROUNDS = 2, MAX_ROUNDS = 8 };
+enum { ISOLATE_ROUNDS = 3, QUIET = 0, LAGS = 4 };
 
 typedef struct {
   zr_program_t *program;
-  zr_place_options_t options; /* with the lags that fit */
+  const zr_place_options_t *options;
+  zr_quiet_t quiet[ZR_PROGRAM_MAX_PLANS];
+  zr_place_mode_t mode[ZR_PROGRAM_MAX_PLANS];
   zr_apart_list_t apart[ZR_PROGRAM_MAX_PLANS];
-  zr_apart_list_t found[ZR_PROGRAM_MAX_PLANS]; /* by the last derivation */
-  size_t best_apart[ZR_PROGRAM_MAX_PLANS];     /* how many of `apart` gave the best so far */
-  int64_t best_waits, now_waits;
 } compile_t;
 
-static bool fits(const compile_t *c) {
+static bool fits(const compile_t *c, const zr_plan_t *plan) {
   for (int tier = 0; tier < ZR_N_TIERS; tier++) {
-    int64_t budget = c->options.budget_bytes[tier];
-    if (budget > 0 && c->program->plan[0]->arena_bytes[tier] > budget) return false;
+    int64_t budget = c->options->budget_bytes[tier];
+    if (budget > 0 && plan->peak_bytes[tier] > budget) return false;
   }
   return true;
-}
-
-static zr_status_t place(compile_t *c, const size_t n_apart[ZR_PROGRAM_MAX_PLANS]) {
-  const zr_apart_t *pair[ZR_PROGRAM_MAX_PLANS];
-  for (int i = 0; i < ZR_PROGRAM_MAX_PLANS; i++) pair[i] = c->apart[i].pair;
-  return zr_place_program(c->program, &c->options, pair, n_apart);
-}
-
-static zr_status_t derive(compile_t *c) {
-  c->now_waits = 0;
-  for (int i = 0; i < c->program->n_plans; i++) {
-    c->found[i].n_pairs = 0;
-    ZR_TRY(zr_wait_derive(c->program->plan[i], &c->found[i]));
-    c->now_waits += c->program->plan[i]->n_placement_waits;
-  }
-  return ZR_OK;
 }
 
 static void format_categories(const int64_t bytes[ZR_N_CATEGORIES], char *text, size_t n_text) {
@@ -60,38 +47,49 @@ static void format_categories(const int64_t bytes[ZR_N_CATEGORIES], char *text, 
   }
 }
 
-static zr_status_t too_large(const compile_t *c) {
-  for (int tier = 0; tier < ZR_N_TIERS; tier++) {
-    int64_t budget = c->options.budget_bytes[tier];
-    if (budget <= 0) continue;
-    for (int i = 0; i < c->program->n_plans; i++) {
-      const zr_plan_t *plan = c->program->plan[i];
-      if (plan->peak_bytes[tier] <= budget) continue;
-      int64_t bytes[ZR_N_CATEGORIES];
-      int32_t op = -1;
-      char name[2 * ZR_PLAN_NAME_BYTES], largest[160];
-      zr_place_peak(plan, (zr_tier_t)tier, &op, bytes);
-      zr_plan_op_name(plan, op, name, sizeof name);
-      format_categories(bytes, largest, sizeof largest);
-      return zr_fail(ZR_ERR_OUT_OF_MEMORY,
-                     "plan %s does not fit: %s needs %lld bytes, the budget is %lld, %lld are "
-                     "missing; most are live at %s: %s",
-                     plan->name, zr_tier_name((zr_tier_t)tier), (long long)plan->peak_bytes[tier],
-                     (long long)budget, (long long)(plan->peak_bytes[tier] - budget), name,
-                     largest);
-    }
-  }
-  return zr_fail(ZR_ERR_INTERNAL, "program: no plan is over its budget");
+static zr_status_t too_large(const compile_t *c, const zr_plan_t *plan) {
+  int tier = 0;
+  while (tier < ZR_N_TIERS - 1 && (c->options->budget_bytes[tier] <= 0 ||
+                                   plan->peak_bytes[tier] <= c->options->budget_bytes[tier]))
+    tier++;
+  int64_t bytes[ZR_N_CATEGORIES], budget = c->options->budget_bytes[tier];
+  int32_t op = -1;
+  char name[2 * ZR_PLAN_NAME_BYTES], largest[160];
+  zr_place_peak(plan, (zr_tier_t)tier, &op, bytes);
+  zr_plan_op_name(plan, op, name, sizeof name);
+  format_categories(bytes, largest, sizeof largest);
+  return zr_fail(ZR_ERR_OUT_OF_MEMORY,
+                 "plan %s does not fit: %s needs %lld bytes, the budget is %lld, %lld are missing; "
+                 "most are live at %s: %s",
+                 plan->name, zr_tier_name((zr_tier_t)tier), (long long)plan->peak_bytes[tier],
+                 (long long)budget, (long long)(plan->peak_bytes[tier] - budget), name, largest);
 }
 
-/* The first placement: with the lags, or without them where they do not fit. */
-static zr_status_t place_first(compile_t *c) {
-  const size_t none[ZR_PROGRAM_MAX_PLANS] = {0};
-  ZR_TRY(place(c, none));
-  if (fits(c)) return ZR_OK;
-  memset(c->options.lag_phases, 0, sizeof c->options.lag_phases);
-  ZR_TRY(place(c, none));
-  return fits(c) ? ZR_OK : too_large(c);
+/* Whether several streams are there at all: else every way is the tight one. */
+static bool has_streams(const zr_plan_t *plan) {
+  int n_streams = 0;
+  for (int s = 0; s < ZR_N_STREAMS; s++) n_streams += plan->stream_ops[s] > 0;
+  return n_streams > 1;
+}
+
+static zr_status_t place_first_that_fits(compile_t *c, int index) {
+  zr_plan_t *plan = c->program->plan[index];
+  const int32_t *lags = c->options->lag_phases;
+  const int64_t *budget = c->options->budget_bytes;
+  const zr_quiet_t *quiet = &c->quiet[index];
+  const zr_place_mode_t modes[] = {{NULL, quiet, 0, budget},  {lags, quiet, 64, budget},
+                                   {lags, quiet, 16, budget}, {lags, quiet, 4, budget},
+                                   {lags, NULL, 0, budget},   {NULL, NULL, 0, NULL}};
+  size_t n_modes = sizeof modes / sizeof *modes, at = QUIET;
+  if (c->options->keep_placement_waits) at = LAGS;
+  if (!has_streams(plan)) at = n_modes - 1;
+  if (at < LAGS) ZR_TRY(zr_quiet_init(&c->quiet[index], plan));
+  for (; at < n_modes; at++) {
+    c->mode[index] = modes[at];
+    ZR_TRY(zr_place_plan(plan, &modes[at], NULL, 0));
+    if (fits(c, plan)) return ZR_OK;
+  }
+  return too_large(c, plan);
 }
 
 /* Bit s: stream s touches the buffer. */
@@ -117,85 +115,66 @@ static int32_t to_isolate(const zr_plan_t *plan, const uint8_t *streams, zr_apar
   return plan->buffer[pair.a].bytes <= plan->buffer[pair.b].bytes ? pair.a : pair.b;
 }
 
-static zr_status_t add_apart(compile_t *c, int index, bool isolate, const uint8_t *streams) {
-  zr_apart_list_t *apart = &c->apart[index];
-  const zr_apart_list_t *found = &c->found[index];
+static void isolate(zr_apart_list_t *list, size_t from, const zr_plan_t *plan,
+                    const uint8_t *streams) {
+  for (size_t i = from; i < list->n_pairs; i++) {
+    int32_t alone = to_isolate(plan, streams, list->pair[i]);
+    list->pair[i] = (zr_apart_t){alone, alone};
+  }
+}
+
+/* The pairs of the last derivation, from `from` on, become isolated buffers; undone if they do not
+ * fit. */
+static zr_status_t isolate_found(compile_t *c, int index, size_t from, bool *out_changed) {
   zr_plan_t *plan = c->program->plan[index];
-  ZR_TRY(zr_alloc_grow(plan->alloc, &apart->pair, &apart->capacity, apart->n_pairs + found->n_pairs,
-                       sizeof *apart->pair));
-  for (size_t i = 0; i < found->n_pairs; i++) {
-    zr_apart_t pair = found->pair[i];
-    if (isolate) pair.a = pair.b = to_isolate(plan, streams, pair);
-    apart->pair[apart->n_pairs++] = pair;
-  }
-  return ZR_OK;
+  zr_apart_list_t *list = &c->apart[index];
+  uint8_t *streams = NULL;
+  ZR_TRY(streams_of(plan, &streams));
+  isolate(list, from, plan, streams);
+  zr_alloc_free(plan->alloc, streams);
+  ZR_TRY(zr_place_plan(plan, &c->mode[index], list->pair, list->n_pairs));
+  *out_changed = fits(c, plan);
+  if (*out_changed) return ZR_OK;
+  list->n_pairs = from;
+  return zr_place_plan(plan, &c->mode[index], list->pair, list->n_pairs);
 }
 
-static zr_status_t add_all_apart(compile_t *c, bool isolate) {
-  for (int i = 0; i < c->program->n_plans; i++) {
-    uint8_t *streams = NULL;
-    if (isolate) ZR_TRY(streams_of(c->program->plan[i], &streams));
-    zr_status_t status = add_apart(c, i, isolate, streams);
-    zr_alloc_free(c->program->plan[i]->alloc, streams);
-    ZR_TRY(status);
+static zr_status_t derive_plan(compile_t *c, int index) {
+  zr_plan_t *plan = c->program->plan[index];
+  zr_apart_list_t *list = &c->apart[index];
+  bool changed = true;
+  for (int round = 0; changed; round++) {
+    size_t from = list->n_pairs;
+    ZR_TRY(zr_wait_derive(plan, list));
+    if (list->n_pairs == from || c->mode[index].quiet == NULL || c->mode[index].cap_phases > 0 ||
+        round == ISOLATE_ROUNDS)
+      return ZR_OK;
+    ZR_TRY(isolate_found(c, index, from, &changed));
+    /* Waits need offsets inside the arenas. */
+    zr_place_arenas(c->program);
   }
-  return ZR_OK;
-}
-
-static void remember(compile_t *c) {
-  for (int i = 0; i < c->program->n_plans; i++) c->best_apart[i] = c->apart[i].n_pairs;
-  c->best_waits = c->now_waits;
-}
-
-/* Over the budget: keeps half of the pairs added since the best placement. */
-static bool halve(compile_t *c) {
-  bool any = false;
-  for (int i = 0; i < c->program->n_plans; i++) {
-    size_t added = c->apart[i].n_pairs - c->best_apart[i];
-    c->apart[i].n_pairs = c->best_apart[i] + added / 2;
-    any = any || added / 2 > 0;
-  }
-  return any;
-}
-
-static zr_status_t improve(compile_t *c) {
-  bool over = false;
-  for (int round = 0; round < MAX_ROUNDS && c->now_waits > 0; round++) {
-    size_t n_apart[ZR_PROGRAM_MAX_PLANS] = {0};
-    if (!over) ZR_TRY(add_all_apart(c, round >= PAIR_ROUNDS));
-    for (int i = 0; i < c->program->n_plans; i++) n_apart[i] = c->apart[i].n_pairs;
-    ZR_TRY(place(c, n_apart));
-    over = !fits(c);
-    if (over) {
-      if (!halve(c)) break;
-      continue;
-    }
-    ZR_TRY(derive(c));
-    if (c->now_waits < c->best_waits) remember(c);
-  }
-  for (int i = 0; i < c->program->n_plans; i++) c->apart[i].n_pairs = c->best_apart[i];
-  ZR_TRY(place(c, c->best_apart));
-  return derive(c);
+  return zr_wait_derive(plan, NULL);
 }
 
 static zr_status_t compile(compile_t *c) {
-  for (int i = 0; i < c->program->n_plans; i++) ZR_TRY(zr_plan_finish(c->program->plan[i]));
-  ZR_TRY(place_first(c));
-  ZR_TRY(derive(c));
-  remember(c);
-  if (c->now_waits > 0 && !c->options.keep_placement_waits) ZR_TRY(improve(c));
-  for (int i = 0; i < c->program->n_plans; i++)
-    ZR_TRY(zr_verify(c->program->plan[i], c->options.budget_bytes, NULL));
+  int n_plans = c->program->n_plans;
+  for (int i = 0; i < n_plans; i++) ZR_TRY(zr_plan_finish(c->program->plan[i]));
+  for (int i = 0; i < n_plans; i++) ZR_TRY(place_first_that_fits(c, i));
+  zr_place_arenas(c->program);
+  for (int i = 0; i < n_plans; i++) ZR_TRY(derive_plan(c, i));
+  zr_place_arenas(c->program);
+  for (int i = 0; i < n_plans; i++)
+    ZR_TRY(zr_verify(c->program->plan[i], c->options->budget_bytes, NULL));
   return ZR_OK;
 }
 
 zr_status_t zr_program_compile(zr_program_t *program, const zr_place_options_t *options) {
-  compile_t c = {.program = program, .options = *options};
+  compile_t c = {.program = program, .options = options};
   if (program->n_plans == 0) return zr_fail(ZR_ERR_INTERNAL, "program: no plans");
   zr_status_t status = compile(&c);
   for (int i = 0; i < program->n_plans; i++) {
+    zr_quiet_fini(&c.quiet[i]);
     zr_alloc_free(program->plan[i]->alloc, c.apart[i].pair);
-    zr_alloc_free(program->plan[i]->alloc, c.found[i].pair);
   }
   return status;
 }

@@ -18,6 +18,33 @@ zr_status_t zr_life_compute(const zr_plan_t *plan, const int32_t *lag_phases,
 void zr_life_apart(const zr_plan_t *plan, const zr_apart_t *apart, size_t n_apart, zr_life_t *life);
 bool zr_life_overlap(zr_life_t a, zr_life_t b, int64_t n_ops);
 
+/* Where each buffer of a plan is quiet (place_quiet.c). */
+typedef struct {
+  zr_alloc_t *alloc;
+  int64_t *from;         /* position, over two steps, of the first operation of the buffer's first
+                            stream that comes after all its uses by values alone; 2 n_ops: none */
+  uint8_t *first_stream; /* of the buffer's first use; ZR_N_STREAMS: never used */
+} zr_quiet_t;
+zr_status_t zr_quiet_init(zr_quiet_t *quiet, const zr_plan_t *plan) ZR_MUST_CHECK;
+void zr_quiet_fini(zr_quiet_t *quiet);
+
+/* How one plan is placed. */
+typedef struct {
+  const int32_t *lag_phases; /* NULL: none */
+  const zr_quiet_t *quiet;   /* buffers whose first use is on different streams share nothing, and
+                                bytes are reused when their buffer is quiet; NULL: when it is dead */
+  int32_t cap_phases;        /* but at most so many phases after its last use; 0: no cap */
+  /* Offsets are not looked for where the lives alone are over it; the peak is then what they need.
+   * NULL or 0: unlimited. */
+  const int64_t *budget_bytes;
+} zr_place_mode_t;
+
+/* Offsets, peak and lower bound of one plan. */
+zr_status_t zr_place_plan(zr_plan_t *plan, const zr_place_mode_t *mode, const zr_apart_t *apart,
+                          size_t n_apart) ZR_MUST_CHECK;
+/* Each plan's arena: the largest peak of all. */
+void zr_place_arenas(zr_program_t *program);
+
 /* One buffer to be fitted. */
 typedef struct {
   zr_life_t life;

@@ -110,16 +110,9 @@ static int64_t find_cut(const zr_fit_item_t *item, size_t n_items, int64_t n_ops
   return best;
 }
 
-static int by_begin_then_bytes(const void *left, const void *right) {
+static int by_bytes(const void *left, const void *right) {
   const span_t *a = left, *b = right;
-  if (a->begin != b->begin) return a->begin < b->begin ? -1 : 1;
   if (a->bytes != b->bytes) return a->bytes > b->bytes ? -1 : 1;
-  return a->item < b->item ? -1 : a->item > b->item;
-}
-
-static int by_begin_then_item(const void *left, const void *right) {
-  const span_t *a = left, *b = right;
-  if (a->begin != b->begin) return a->begin < b->begin ? -1 : 1;
   return a->item < b->item ? -1 : a->item > b->item;
 }
 
@@ -138,8 +131,18 @@ static void make_spans(const zr_fit_item_t *item, size_t n_items, int64_t n_ops,
     if (end - begin >= n_ops) begin = -1;
     span[i] = (span_t){begin, end, item[i].bytes, i};
   }
-  qsort(span, n_items, sizeof *span,
-        options->list_order ? by_begin_then_item : by_begin_then_bytes);
+}
+
+/* By begin, in list order or the largest first; count[n_ops + 2] is zero. */
+static void sort_spans(const span_t *span, size_t n_items, int64_t n_ops, bool list_order,
+                       size_t *count, span_t *out_sorted) {
+  for (size_t i = 0; i < n_items; i++) count[span[i].begin + 2]++;
+  for (int64_t at = 1; at <= n_ops + 1; at++) count[at] += count[at - 1];
+  for (size_t i = 0; i < n_items; i++) out_sorted[count[span[i].begin + 1]++] = span[i];
+  for (size_t from = 0, to; !list_order && from < n_items; from = to) {
+    for (to = from + 1; to < n_items && out_sorted[to].begin == out_sorted[from].begin;) to++;
+    if (to - from > 1) qsort(out_sorted + from, to - from, sizeof *out_sorted, by_bytes);
+  }
 }
 
 /* next[i], head[position]: the spans that end at a position, as chains of index + 1. */
@@ -161,27 +164,46 @@ static zr_status_t sweep(space_t *space, const span_t *span, size_t n_items, int
   return ZR_OK;
 }
 
+typedef struct {
+  span_t *span, *sorted;
+  int64_t *crossing;
+  size_t *count;
+  int32_t *head, *next;
+} work_t;
+
+static zr_status_t work_init(zr_alloc_t *alloc, size_t n_items, size_t n_ops, work_t *work) {
+  ZR_TRY(zr_alloc_get(alloc, n_items, sizeof *work->span, &work->span));
+  ZR_TRY(zr_alloc_get(alloc, n_items, sizeof *work->sorted, &work->sorted));
+  ZR_TRY(zr_alloc_get(alloc, n_items, sizeof *work->next, &work->next));
+  ZR_TRY(zr_alloc_get(alloc, n_ops, sizeof *work->head, &work->head));
+  ZR_TRY(zr_alloc_get(alloc, n_ops + 2, sizeof *work->count, &work->count));
+  return zr_alloc_get(alloc, n_ops, sizeof *work->crossing, &work->crossing);
+}
+
+static void work_fini(zr_alloc_t *alloc, work_t *work) {
+  zr_alloc_free(alloc, work->span);
+  zr_alloc_free(alloc, work->sorted);
+  zr_alloc_free(alloc, work->next);
+  zr_alloc_free(alloc, work->head);
+  zr_alloc_free(alloc, work->count);
+  zr_alloc_free(alloc, work->crossing);
+}
+
 zr_status_t zr_fit_sweep(zr_alloc_t *alloc, const zr_fit_item_t *item, size_t n_items,
                          int64_t n_ops, const zr_sweep_options_t *options, int64_t *offset,
                          int64_t *out_top) {
   space_t space = {.alloc = alloc};
-  span_t *span = NULL;
-  int64_t *crossing = NULL;
-  int32_t *head = NULL, *next = NULL;
-  zr_status_t status = zr_alloc_get(alloc, n_items, sizeof *span, &span);
-  if (status == ZR_OK) status = zr_alloc_get(alloc, n_items, sizeof *next, &next);
-  if (status == ZR_OK) status = zr_alloc_get(alloc, (size_t)n_ops, sizeof *head, &head);
-  if (status == ZR_OK) status = zr_alloc_get(alloc, (size_t)n_ops, sizeof *crossing, &crossing);
+  work_t work = {0};
+  zr_status_t status = work_init(alloc, n_items, (size_t)n_ops, &work);
   if (status == ZR_OK) {
-    int64_t cut = find_cut(item, n_items, n_ops, crossing);
-    make_spans(item, n_items, n_ops, cut, options, span);
-    status = sweep(&space, span, n_items, n_ops, options->first_fit, head, next, offset);
+    int64_t cut = find_cut(item, n_items, n_ops, work.crossing);
+    make_spans(item, n_items, n_ops, cut, options, work.span);
+    sort_spans(work.span, n_items, n_ops, options->list_order, work.count, work.sorted);
+    status = sweep(&space, work.sorted, n_items, n_ops, options->first_fit, work.head, work.next,
+                   offset);
   }
   if (status == ZR_OK) *out_top = space.peak;
-  zr_alloc_free(alloc, span);
-  zr_alloc_free(alloc, next);
-  zr_alloc_free(alloc, head);
-  zr_alloc_free(alloc, crossing);
+  work_fini(alloc, &work);
   zr_alloc_free(alloc, space.hole);
   return status;
 }

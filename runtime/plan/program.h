@@ -29,7 +29,7 @@ typedef struct {
    * (zr_compile_defaults): comm, h2d, d2h 1; others 0. */
   int32_t lag_phases[ZR_N_STREAMS];
   bool keep_placement_waits; /* false: buffers whose reuse costs a wait are kept apart as long as
-                                the budget allows */
+                                the budget allows; true: the least memory that the lags allow */
 } zr_place_options_t;
 
 void zr_place_defaults(zr_place_options_t *out_options);

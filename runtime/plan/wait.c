@@ -11,11 +11,6 @@
 
 #include "runtime/plan/wait_internal.h"
 
-/* How many operations of each stream are known to be done. */
-typedef struct {
-  int32_t done[ZR_N_STREAMS];
-} zr_clock_t;
-
 typedef struct {
   int32_t op[ZR_N_STREAMS];       /* the latest that must be done before; -1: none */
   int32_t op_value[ZR_N_STREAMS]; /* the latest of them that touches the same buffer */
@@ -23,7 +18,8 @@ typedef struct {
 } need_t;
 
 typedef struct {
-  zr_plan_t *plan;
+  const zr_plan_t *plan;
+  zr_plan_t *out_plan; /* the same, to take the waits; NULL: only clocks are wanted */
   zr_touch_map_t map;
   zr_clock_t *clock, *clock_value; /* [2 n_ops] */
   zr_apart_list_t *pairs;
@@ -121,13 +117,14 @@ static bool implied(const derive_t *d, const need_t *need, const zr_clock_t *bef
   return false;
 }
 
-static zr_status_t keep_wait(derive_t *d, zr_op_t *op, const need_t *need, int stream,
+static zr_status_t keep_wait(derive_t *d, int32_t unrolled, const need_t *need, int stream,
                              bool placement_only) {
   int32_t n_ops = (int32_t)d->plan->n_ops, at = need->op[stream];
+  zr_op_t *op = &d->out_plan->op[unrolled - n_ops];
   op->wait[op->n_waits++] = (zr_wait_t){
       .op = at < n_ops ? at : at - n_ops, .back = at < n_ops, .placement_only = placement_only};
-  d->plan->n_waits++;
-  d->plan->n_placement_waits += placement_only;
+  d->out_plan->n_waits++;
+  d->out_plan->n_placement_waits += placement_only;
   if (!placement_only || d->pairs == NULL) return ZR_OK;
   zr_apart_list_t *list = d->pairs;
   ZR_TRY(zr_alloc_grow(d->plan->alloc, &list->pair, &list->capacity, list->n_pairs + 1,
@@ -139,8 +136,8 @@ static zr_status_t keep_wait(derive_t *d, zr_op_t *op, const need_t *need, int s
 /* `last` and `last_value`: the clocks of the operation before it on its stream; become its own. */
 static zr_status_t derive_op(derive_t *d, int32_t unrolled, zr_clock_t *last,
                              zr_clock_t *last_value) {
-  bool second = unrolled >= (int32_t)d->plan->n_ops;
-  zr_op_t *op = &d->plan->op[second ? unrolled - (int32_t)d->plan->n_ops : unrolled];
+  bool keep = d->out_plan != NULL && unrolled >= (int32_t)d->plan->n_ops;
+  const zr_op_t *op = op_of(d, unrolled);
   need_t need;
   touch_operands(d, unrolled, op, &need);
   zr_clock_t before = *last;
@@ -150,9 +147,9 @@ static zr_status_t derive_op(derive_t *d, int32_t unrolled, zr_clock_t *last,
   for (int s = 0; s < ZR_N_STREAMS; s++) {
     if (need.op[s] < 0 || implied(d, &need, &before, s)) continue;
     join(last, &d->clock[need.op[s]]);
-    if (!second) continue;
+    if (!keep) continue;
     bool placement_only = last_value->done[s] < position_of(d, need.op[s]);
-    ZR_TRY(keep_wait(d, op, &need, s, placement_only));
+    ZR_TRY(keep_wait(d, unrolled, &need, s, placement_only));
   }
   last->done[op->stream] = position_of(d, unrolled);
   last_value->done[op->stream] = position_of(d, unrolled);
@@ -163,12 +160,6 @@ static zr_status_t derive_op(derive_t *d, int32_t unrolled, zr_clock_t *last,
 
 static zr_status_t derive_all(derive_t *d) {
   zr_clock_t last[ZR_N_STREAMS] = {0}, last_value[ZR_N_STREAMS] = {0};
-  d->plan->n_waits = 0;
-  d->plan->n_placement_waits = 0;
-  for (size_t i = 0; i < d->plan->n_ops; i++) {
-    d->plan->op[i].n_waits = 0;
-    memset(d->plan->op[i].wait, 0, sizeof d->plan->op[i].wait);
-  }
   for (int32_t i = 0; i < 2 * (int32_t)d->plan->n_ops; i++) {
     uint8_t stream = op_of(d, i)->stream;
     ZR_TRY(derive_op(d, i, &last[stream], &last_value[stream]));
@@ -188,16 +179,35 @@ static zr_status_t check_placed(const zr_plan_t *plan) {
   return ZR_OK;
 }
 
-zr_status_t zr_wait_derive(zr_plan_t *plan, zr_apart_list_t *out_pairs) {
-  derive_t d = {.plan = plan, .pairs = out_pairs};
-  ZR_TRY(check_placed(plan));
-  ZR_TRY(zr_touch_map_init(&d.map, plan));
-  zr_status_t status = zr_alloc_get(plan->alloc, 2 * plan->n_ops, sizeof *d.clock, &d.clock);
-  if (status == ZR_OK)
-    status = zr_alloc_get(plan->alloc, 2 * plan->n_ops, sizeof *d.clock_value, &d.clock_value);
-  if (status == ZR_OK) status = derive_all(&d);
-  zr_alloc_free(plan->alloc, d.clock);
-  zr_alloc_free(plan->alloc, d.clock_value);
-  zr_touch_map_fini(&d.map);
+/* clock, if the caller wants it; the rest is freed. */
+static zr_status_t derive(derive_t *d, bool spread, zr_clock_t *clock) {
+  zr_alloc_t *alloc = d->plan->alloc;
+  size_t n = 2 * d->plan->n_ops;
+  ZR_TRY(zr_touch_map_init(&d->map, d->plan, spread));
+  d->clock = clock;
+  zr_status_t status = ZR_OK;
+  if (clock == NULL) status = zr_alloc_get(alloc, n, sizeof *d->clock, &d->clock);
+  if (status == ZR_OK) status = zr_alloc_get(alloc, n, sizeof *d->clock_value, &d->clock_value);
+  if (status == ZR_OK) status = derive_all(d);
+  if (clock == NULL) zr_alloc_free(alloc, d->clock);
+  zr_alloc_free(alloc, d->clock_value);
+  zr_touch_map_fini(&d->map);
   return status;
+}
+
+zr_status_t zr_wait_derive(zr_plan_t *plan, zr_apart_list_t *out_pairs) {
+  derive_t d = {.plan = plan, .out_plan = plan, .pairs = out_pairs};
+  ZR_TRY(check_placed(plan));
+  plan->n_waits = 0;
+  plan->n_placement_waits = 0;
+  for (size_t i = 0; i < plan->n_ops; i++) {
+    plan->op[i].n_waits = 0;
+    memset(plan->op[i].wait, 0, sizeof plan->op[i].wait);
+  }
+  return derive(&d, false, NULL);
+}
+
+zr_status_t zr_wait_value_clocks(const zr_plan_t *plan, zr_clock_t *clock) {
+  derive_t d = {.plan = plan};
+  return derive(&d, true, clock);
 }

@@ -15,8 +15,8 @@ typedef struct {
  * intervals that share one state: it starts where `start` has a bit and ends before `next`. */
 typedef struct {
   zr_alloc_t *alloc;
-  int64_t tier_base[ZR_N_TIERS];
-  int64_t *key; /* hash table: place -> index of the cut */
+  int64_t *base; /* [n_buffers]: first byte of each buffer */
+  int64_t *key;  /* hash table: place -> index of the cut */
   int32_t *index;
   size_t n_slots, n_used;
   int64_t *cut; /* sorted */
@@ -25,7 +25,9 @@ typedef struct {
   zr_touch_t *touch; /* by the index of a segment's first cut */
 } zr_touch_map_t;
 
-zr_status_t zr_touch_map_init(zr_touch_map_t *map, const zr_plan_t *plan) ZR_MUST_CHECK;
+/* spread: every buffer has bytes of its own, wherever it is placed; else as placed. */
+zr_status_t zr_touch_map_init(zr_touch_map_t *map, const zr_plan_t *plan,
+                              bool spread) ZR_MUST_CHECK;
 void zr_touch_map_fini(zr_touch_map_t *map);
 
 /* The places of an operand on all ranks: one range where they touch each other, else one a rank. */
@@ -42,5 +44,14 @@ void zr_touch_range(zr_touch_map_t *map, int64_t begin, int64_t end, int32_t *ou
                     int32_t *out_end);
 /* Joins the segments of the range into one with this writer and no readers. */
 void zr_touch_write(zr_touch_map_t *map, int32_t first, int32_t end, int32_t op, int32_t buffer);
+
+/* How many operations of each stream, over the unrolled steps, are known to be done. */
+typedef struct {
+  int32_t done[ZR_N_STREAMS];
+} zr_clock_t;
+
+/* What each operation knows when it is done if only values are waited for, on two unrolled steps:
+ * clock[2 n_ops]. The plan need not be placed; it is not changed. */
+zr_status_t zr_wait_value_clocks(const zr_plan_t *plan, zr_clock_t *clock) ZR_MUST_CHECK;
 
 #endif

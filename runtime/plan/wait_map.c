@@ -33,8 +33,7 @@ static zr_status_t add_cut(zr_touch_map_t *map, int64_t place) {
 
 zr_places_t zr_touch_places(const zr_touch_map_t *map, const zr_plan_t *plan,
                             const zr_operand_t *operand) {
-  const zr_buffer_t *buffer = &plan->buffer[operand->buffer];
-  int64_t begin = map->tier_base[buffer->tier] + buffer->offset + operand->offset;
+  int64_t begin = map->base[operand->buffer] + operand->offset;
   int64_t stride = operand->rank_stride, others = plan->n_ranks - 1;
   if (stride < 0) {
     begin += stride * others;
@@ -86,11 +85,23 @@ static zr_status_t number_cuts(zr_touch_map_t *map) {
   return ZR_OK;
 }
 
-zr_status_t zr_touch_map_init(zr_touch_map_t *map, const zr_plan_t *plan) {
-  *map = (zr_touch_map_t){.alloc = plan->alloc};
+static zr_status_t set_bases(zr_touch_map_t *map, const zr_plan_t *plan, bool spread) {
+  int64_t tier_base[ZR_N_TIERS] = {0}, end = 0;
+  ZR_TRY(zr_alloc_get(map->alloc, plan->n_buffers, sizeof *map->base, &map->base));
   for (int tier = 1; tier < ZR_N_TIERS; tier++)
-    map->tier_base[tier] = map->tier_base[tier - 1] + plan->arena_bytes[tier - 1];
-  zr_status_t status = resize(map, 1024);
+    tier_base[tier] = tier_base[tier - 1] + plan->arena_bytes[tier - 1];
+  for (size_t i = 0; i < plan->n_buffers; i++) {
+    const zr_buffer_t *buffer = &plan->buffer[i];
+    map->base[i] = spread ? end : tier_base[buffer->tier] + buffer->offset;
+    end += buffer->bytes;
+  }
+  return ZR_OK;
+}
+
+zr_status_t zr_touch_map_init(zr_touch_map_t *map, const zr_plan_t *plan, bool spread) {
+  *map = (zr_touch_map_t){.alloc = plan->alloc};
+  zr_status_t status = set_bases(map, plan, spread);
+  if (status == ZR_OK) status = resize(map, 1024);
   if (status == ZR_OK) status = add_cuts(map, plan);
   if (status == ZR_OK) status = number_cuts(map);
   if (status != ZR_OK) zr_touch_map_fini(map);
@@ -98,6 +109,7 @@ zr_status_t zr_touch_map_init(zr_touch_map_t *map, const zr_plan_t *plan) {
 }
 
 void zr_touch_map_fini(zr_touch_map_t *map) {
+  zr_alloc_free(map->alloc, map->base);
   zr_alloc_free(map->alloc, map->key);
   zr_alloc_free(map->alloc, map->index);
   zr_alloc_free(map->alloc, map->cut);

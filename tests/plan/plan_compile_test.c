@@ -54,6 +54,38 @@ static void test_placement_waits_against_budget(void **state) {
   zr_program_destroy(program);
 }
 
+/* y's halves are first written by compute and by comm: where compute may reuse x's bytes, comm may
+ * not yet. One of the two gets bytes of its own. */
+static void test_halves_of_two_streams(void **state) {
+  (void)state;
+  for (int budget = 0; budget < 2; budget++) {
+    zr_plan_t *plan = NULL;
+    zr_program_t *program = NULL;
+    zr_place_options_t options;
+    assert_ok(zr_plan_create(NULL, "step", 2, &plan));
+    int32_t p = make_buffer(plan, "p", 16, true), sum = make_buffer(plan, "sum", 48, true);
+    int32_t x = make_buffer(plan, "x", 48, false), y = make_buffer(plan, "y", 48, false);
+    make_fill(plan, ZR_STREAM_COMPUTE, 0, x);
+    make_accumulate(plan, ZR_STREAM_COMPUTE, 0, x, sum);
+    zr_op_desc_t desc = {
+        .kind = ZR_OP_FILL, .unit = -1, .micro = -1, .attr = {16}, .n_operands = 1};
+    desc.operand[0] = zr_operand_part(y, 0, 64, ZR_WRITE);
+    assert_ok(zr_plan_add_op(plan, &desc, NULL));
+    desc = (zr_op_desc_t){
+        .kind = ZR_OP_ALL_GATHER, .unit = -1, .micro = -1, .attr = {64}, .n_operands = 2};
+    desc.operand[0] = zr_operand_all(plan, p, ZR_READ);
+    desc.operand[1] = zr_operand_part(y, 64, 128, ZR_WRITE);
+    assert_ok(zr_plan_add_op(plan, &desc, NULL));
+    make_accumulate(plan, ZR_STREAM_COMPUTE, 0, y, sum);
+    zr_place_defaults(&options);
+    if (budget) options.budget_bytes[0] = 64 + 192 + 192;
+    assert_ok(compile(plan, &options, &program));
+    assert_int_equal(plan->n_placement_waits, budget);
+    assert_int_equal(plan->peak_bytes[0], 64 + 192 + (budget ? 192 : 384));
+    zr_program_destroy(program);
+  }
+}
+
 static void test_step_verifies(void **state) {
   (void)state;
   for (int layers = 1; layers <= 6; layers++) {
@@ -153,8 +185,11 @@ static void test_time_of_a_large_plan(void **state) {
 
 int main(void) {
   const struct CMUnitTest tests[] = {
-      cmocka_unit_test(test_placement_waits_against_budget), cmocka_unit_test(test_step_verifies),
-      cmocka_unit_test(test_same_input_same_hash),           cmocka_unit_test(test_failing_memory),
+      cmocka_unit_test(test_placement_waits_against_budget),
+      cmocka_unit_test(test_halves_of_two_streams),
+      cmocka_unit_test(test_step_verifies),
+      cmocka_unit_test(test_same_input_same_hash),
+      cmocka_unit_test(test_failing_memory),
       cmocka_unit_test(test_time_of_a_large_plan),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
