@@ -269,15 +269,15 @@ def make(name, c, folder):
         tensors["param." + tensor] = params[tensor]
         tensors["grad." + tensor] = got["grads"][tensor].float()
         tensors["update." + tensor] = got["updates"][tensor].float()
-    metadata = {k: json.dumps(v) if not isinstance(v, str) else v
-                for k, v in {**c, "steps": STEPS, "samples": SAMPLES, "seq": SEQ}.items()}
+    config = json.dumps({**c, "steps": STEPS, "samples": SAMPLES, "seq": SEQ}, sort_keys=True)
     path = folder / f"{name}.safetensors"
-    save_file({k: v.contiguous() for k, v in tensors.items()}, path, metadata)
+    save_file({k: v.contiguous() for k, v in tensors.items()}, path, {"config": config})
+    path.chmod(0o644)
     assert path.stat().st_size < 500_000, path.stat().st_size
     print(f"  {path.name}: {path.stat().st_size} bytes")
 
 
 if __name__ == "__main__":
-    torch.manual_seed(0)
+    torch.set_num_threads(1)  # the same bits wherever it runs
     for model, config in MODELS.items():
         make(model, {**COMMON, **config}, pathlib.Path(__file__).resolve().parent)

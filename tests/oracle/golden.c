@@ -21,23 +21,22 @@ static char *read_file(const char *path, size_t *out_bytes) {
   return bytes;
 }
 
-static const char *text_of(const golden_t *g, const char *key) {
-  const json_t *metadata = json_object_get(g->header, "__metadata__");
-  const char *text = json_string_value(json_object_get(metadata, key));
-  if (text == NULL) fail_msg("%s: no metadata %s", g->name, key);
-  return text;
+static const json_t *setting_of(const golden_t *g, const char *key) {
+  const json_t *setting = json_object_get(g->settings, key);
+  if (setting == NULL) fail_msg("%s: no setting %s", g->name, key);
+  return setting;
 }
 
 static double number_of(const golden_t *g, const char *key) {
-  return strtod(text_of(g, key), NULL);
+  return json_number_value(setting_of(g, key));
 }
 
 static int64_t int_of(const golden_t *g, const char *key) {
-  return strtoll(text_of(g, key), NULL, 10);
+  return json_integer_value(setting_of(g, key));
 }
 
 static void read_config(golden_t *g) {
-  bool is_gpt2 = strcmp(text_of(g, "arch"), "gpt2") == 0;
+  bool is_gpt2 = strcmp(json_string_value(setting_of(g, "arch")), "gpt2") == 0;
   zr_model_config_t *c = &g->config;
   zr_model_defaults(is_gpt2 ? ZR_ARCH_GPT2 : ZR_ARCH_LLAMA, c);
   c->vocab_size = int_of(g, "vocab_size");
@@ -99,6 +98,9 @@ void golden_open(golden_t *g, const char *name) {
   g->header = json_loadb(g->bytes + 8, header_bytes, 0, NULL);
   assert_non_null(g->header);
   g->data = g->bytes + 8 + header_bytes;
+  const json_t *metadata = json_object_get(g->header, "__metadata__");
+  g->settings = json_loads(json_string_value(json_object_get(metadata, "config")), 0, NULL);
+  assert_non_null(g->settings);
   read_config(g);
   read_optimizer(g);
   g->steps = int_of(g, "steps");
@@ -113,6 +115,7 @@ void golden_open(golden_t *g, const char *name) {
 }
 
 void golden_close(golden_t *g) {
+  json_decref(g->settings);
   json_decref(g->header);
   free(g->bytes);
 }

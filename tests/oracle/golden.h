@@ -16,7 +16,7 @@ extern const char *const golden_names[GOLDEN_N_MODELS];
 typedef struct {
   const char *name;
   char *bytes; /* the file */
-  json_t *header;
+  json_t *header, *settings;
   const char *data;
   zr_model_config_t config; /* resolved */
   zr_control_t control;     /* the host's part of it: schedule and optimizer */
