@@ -32,7 +32,7 @@ void zr_quiet_fini(zr_quiet_t *quiet);
 typedef struct {
   const int32_t *lag_phases; /* NULL: none */
   const zr_quiet_t *quiet;   /* buffers whose first use is on different streams share nothing, and
-                                bytes are reused when their buffer is quiet; NULL: when it is dead */
+                                bytes are reused when their buffer is quiet; NULL: when dead */
   int32_t cap_phases;        /* but at most so many phases after its last use; 0: no cap */
   /* Offsets are not looked for where the lives alone are over it; the peak is then what they need.
    * NULL or 0: unlimited. */
