@@ -58,10 +58,10 @@ static void no_bytes(const zr_kern_shape_t *s, int64_t need[ZR_MAX_OPERANDS]) {
   (void)need;
 }
 
-#define CONTROL_ROW(n)                                                                 \
-  {                                                                                    \
-    .name = n, .stream = ZR_STREAM_COMPUTE, .n_operands = 1, .operand = {OP_C("ctl")}, \
-    .operand_bytes = ctl_bytes, NO_GRAD                                                \
+#define CONTROL_ROW(n, on)                                              \
+  {                                                                     \
+    .name = n, .stream = on, .n_operands = 1, .operand = {OP_C("ctl")}, \
+    .operand_bytes = ctl_bytes, NO_GRAD                                 \
   }
 
 const zr_op_row_t zr_op_rows_step[ZR_N_OP_KINDS] = {
@@ -90,10 +90,11 @@ const zr_op_row_t zr_op_rows_step[ZR_N_OP_KINDS] = {
                         .operand = {OP_R("loss"), OP_C("ctl")},
                         .operand_bytes = rows_ctl_bytes,
                         NO_GRAD},
-    [ZR_OP_CONTROL_BEGIN] = CONTROL_ROW("control_begin"),
-    [ZR_OP_CONTROL_COUNT] = CONTROL_ROW("control_count"),
-    [ZR_OP_CONTROL_UPDATE] = CONTROL_ROW("control_update"),
-    [ZR_OP_CONTROL_END] = CONTROL_ROW("control_end"),
+    [ZR_OP_CONTROL_BEGIN] = CONTROL_ROW("control_begin", ZR_STREAM_COMPUTE),
+    [ZR_OP_CONTROL_COUNT] = CONTROL_ROW("control_count", ZR_STREAM_COMPUTE),
+    [ZR_OP_CONTROL_UPDATE] = CONTROL_ROW("control_update", ZR_STREAM_COMPUTE),
+    /* behind the digests' all_reduce: compute need not wait for it */
+    [ZR_OP_CONTROL_END] = CONTROL_ROW("control_end", ZR_STREAM_COMM),
     [ZR_OP_FILL] = {.name = "fill",
                     .stream = ZR_STREAM_COMPUTE,
                     .n_operands = 1,

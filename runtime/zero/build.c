@@ -53,6 +53,7 @@ static void build_destroy(zr_build_t *build) {
   if (build == NULL) return;
   zr_alloc_t *alloc = build->zero->alloc;
   zr_plan_destroy(build->plan);
+  zr_alloc_free(alloc, build->grad);
   zr_alloc_free(alloc, build->grad_flat);
   zr_alloc_free(alloc, build->value_buffer);
   zr_alloc_free(alloc, build->tree);
@@ -99,6 +100,7 @@ static zr_status_t build_init(zr_build_t *build, const char *name) {
   zr_alloc_t *alloc = build->zero->alloc;
   size_t n_units = build->zero->n_units;
   size_t n_values = (size_t)build->n_micro * build->tape->n_values;
+  ZR_TRY(zr_alloc_get(alloc, n_units, sizeof(int32_t), &build->grad));
   ZR_TRY(zr_alloc_get(alloc, n_units, sizeof(int32_t), &build->grad_flat));
   ZR_TRY(zr_alloc_get(alloc, n_units, sizeof(int32_t), &build->gathered));
   ZR_TRY(zr_alloc_get(alloc, n_units, sizeof(int32_t), &build->gathered_phase));

@@ -2,11 +2,18 @@
  *
  * A step's list, stage 3, depth order, two micro-batches (G), units E(mbed) B(lock) H(ead):
  *
- *   prologue   fetch, count, all_reduce(count)
+ *   prologue   fetch
  *   micro 0    E> B> H<> B< E<     ">" forward, "<" backward; the head turns round: both in one
- * segment micro 1    E> B> H<> B< E<     gathers before each segment's use, reductions behind a
- * group's last leaf update     block_norm of every shard, all_reduce(norm), control_update, adamw
- * in forward order
+ *   micro 1    E> B> H<> B< E<     segment. Gathers stand before each segment's use, reductions
+ *                                  behind a group's last leaf; count and all_reduce(count) before
+ *                                  the first micro-batch's last block
+ *   update     block_norm of every shard, all_reduce(norm), control_update, adamw in forward order
+ *
+ * Streams are queues: what a collective stands behind decides what waits for it. control_end runs
+ * on the comm stream, so that compute does not wait for the digests' all_reduce:
+ *
+ *   compute  adamw 0 1 .. n |  E>        B> ..    count H<>
+ *   comm       gather 0 .. n-3 | digests, end | gather n-2, n-1 | count
  */
 #ifndef ZR_ZERO_BUILD_H
 #define ZR_ZERO_BUILD_H
@@ -65,7 +72,8 @@ typedef struct {
   int32_t *gathered_phase;        /* [n_units] last phase that uses it */
   zr_segment_t *segment;
   size_t n_segments;
-  bool counted; /* control_count is in the list */
+  bool training;
+  int32_t *grad; /* [n_units] buffer with the unit's finished gradient, as its update reads it */
 } zr_build_t;
 
 /* flat.c */
@@ -94,6 +102,7 @@ zr_range_t zr_build_ops(const zr_build_t *build, const zr_segment_t *segment, in
 zr_status_t zr_steps_segments(zr_build_t *build, bool training) ZR_MUST_CHECK;
 zr_status_t zr_steps_emit(zr_build_t *build) ZR_MUST_CHECK;
 zr_status_t zr_steps_fetch(zr_build_t *build, int64_t micro) ZR_MUST_CHECK;
+zr_status_t zr_steps_count(zr_build_t *build, int64_t micro) ZR_MUST_CHECK;
 zr_status_t zr_steps_control(zr_build_t *build, int32_t kind) ZR_MUST_CHECK;
 
 /* shard.c: parameters before use, gradients after it */
@@ -108,7 +117,8 @@ zr_status_t zr_shard_all_reduce(zr_build_t *build, int64_t offset, int64_t bytes
 /* hoist.c */
 zr_status_t zr_hoist(zr_build_t *build) ZR_MUST_CHECK;
 
-/* update.c */
+/* update.c. The first: behind the last reduction of each unit's gradient, tied uses included. */
+zr_status_t zr_update_gradient(zr_build_t *build, int32_t unit) ZR_MUST_CHECK;
 zr_status_t zr_update_emit(zr_build_t *build) ZR_MUST_CHECK;
 
 #endif

@@ -177,6 +177,14 @@ static zr_status_t reduce_group(zr_build_t *build, zr_grad_tree_t *tree) {
   return ZR_OK;
 }
 
+/* All uses of the unit have their sums. */
+static bool unit_is_done(const zr_build_t *build, int32_t unit) {
+  for (size_t i = 0; i < build->n_trees; i++) {
+    if (build->tree[i].unit == unit && build->tree[i].result < 0) return false;
+  }
+  return true;
+}
+
 zr_status_t zr_shard_end_leaf(zr_build_t *build, const zr_segment_t *segment, int64_t micro) {
   (void)micro;
   for (size_t i = 0; i < build->n_trees; i++) {
@@ -192,6 +200,7 @@ zr_status_t zr_shard_end_leaf(zr_build_t *build, const zr_segment_t *segment, in
     } else {
       ZR_TRY(reduce_group(build, tree));
     }
+    if (unit_is_done(build, tree->unit)) ZR_TRY(zr_update_gradient(build, tree->unit));
   }
   return ZR_OK;
 }

@@ -1,5 +1,7 @@
 /* Steps: the order in which segments run, and each tape operation as a plan operation of its
  * micro-batch. */
+#include <stddef.h>
+
 #include "runtime/zero/build.h"
 
 static void add_segment(zr_build_t *build, size_t unit, zr_segment_kind_t kind, int64_t begin,
@@ -17,6 +19,7 @@ static void add_pass(zr_build_t *build, bool training, int64_t begin, int64_t en
 }
 
 zr_status_t zr_steps_segments(zr_build_t *build, bool training) {
+  build->training = training;
   size_t per_pass = 2 * build->zero->n_units;
   bool breadth = build->options->order == ZR_ORDER_BREADTH;
   size_t n_passes = breadth ? 1 : (size_t)build->n_micro;
@@ -88,12 +91,23 @@ static zr_status_t lower_op(zr_build_t *build, const zr_tape_op_t *op, int64_t m
   return zr_build_op(build, op->kind, op->unit, micro, op->attr, op->real, op->n_operands, operand);
 }
 
+/* Begins the control block's step and agrees on the number of tokens. As late as the head allows:
+ * it waits for the last step's control_end, which stands behind collectives that only later units'
+ * forwards need. */
+static zr_status_t emit_counts(zr_build_t *build) {
+  ZR_TRY(zr_steps_control(build, ZR_OP_CONTROL_BEGIN));
+  for (int64_t g = 0; g < build->n_micro; g++) ZR_TRY(zr_steps_count(build, g));
+  return zr_shard_all_reduce(build, offsetof(zr_control_t, count_local), 8);
+}
+
 static zr_status_t emit_segment(zr_build_t *build, const zr_segment_t *segment) {
   build->phase++;
-  if (segment->kind == ZR_SEGMENT_TURN && !build->counted) {
-    build->counted = true;
+  bool first = segment->micro_begin == 0 && build->training;
+  if (first && segment->kind == ZR_SEGMENT_TURN)
     ZR_TRY(zr_steps_control(build, ZR_OP_CONTROL_COUNT));
-  }
+  if (first && segment->kind == ZR_SEGMENT_FORWARD &&
+      segment->unit + 2 == (int32_t)build->zero->n_units)
+    ZR_TRY(emit_counts(build));
   ZR_TRY(zr_shard_gather(build, segment));
   for (int64_t g = segment->micro_begin; g < segment->micro_end; g++) {
     ZR_TRY(zr_shard_begin_leaf(build, segment, g));
@@ -118,7 +132,13 @@ zr_status_t zr_steps_fetch(zr_build_t *build, int64_t micro) {
   int64_t rows = build->tape->value[build->tape->tokens].elems;
   zr_operand_t fetch[] = {zr_build_all(build, tokens, ZR_WRITE),
                           zr_build_all(build, targets, ZR_WRITE)};
-  ZR_TRY(zr_build_op(build, ZR_OP_FETCH, -1, micro, (int64_t[]){micro, rows}, 0, 2, fetch));
+  return zr_build_op(build, ZR_OP_FETCH, -1, micro, (int64_t[]){micro, rows}, 0, 2, fetch);
+}
+
+zr_status_t zr_steps_count(zr_build_t *build, int64_t micro) {
+  int32_t targets;
+  ZR_TRY(value_buffer(build, build->tape->targets, micro, &targets));
+  int64_t rows = build->tape->value[build->tape->targets].elems;
   zr_operand_t count[] = {zr_build_all(build, targets, ZR_READ),
                           zr_build_all(build, build->control, ZR_ACCUMULATE)};
   return zr_build_op(build, ZR_OP_COUNT, -1, micro, &rows, 0, 2, count);

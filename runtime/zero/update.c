@@ -26,26 +26,38 @@ static zr_status_t unit_sum(zr_build_t *build, int32_t unit, int32_t *out_buffer
   return zr_build_op(build, kind, unit, -1, &elems, 0, 2, operand);
 }
 
-/* Norm of the unit's sum, in the order in which sums are finished; stage 0 then gathers it for
- * everyone. */
-static zr_status_t finish_gradient(zr_build_t *build, int32_t index, int32_t *out_grad) {
-  const zr_zero_unit_t *unit = &build->zero->unit[index];
-  ZR_TRY(unit_sum(build, index, out_grad));
-  int64_t elems = build->plan->buffer[*out_grad].bytes / 4, bytes = unit->shard_elems * 4;
-  zr_operand_t norm[] = {zr_build_all(build, *out_grad, ZR_READ),
-                         zr_build_all(build, build->control, ZR_ACCUMULATE)};
-  ZR_TRY(zr_build_op(build, ZR_OP_BLOCK_NORM, index, -1, &elems, 0, 2, norm));
-  if (build->options->n_ranks == 1 || build->options->stage > 0) return ZR_OK;
-  zr_operand_t gather[] = {zr_build_all(build, *out_grad, ZR_READ),
-                           zr_build_all(build, build->grad_flat[index], ZR_WRITE)};
-  ZR_TRY(zr_build_op(build, ZR_OP_ALL_GATHER, index, -1, &bytes, 0, 2, gather));
-  *out_grad = build->grad_flat[index];
-  return ZR_OK;
+/* Stage 0 updates everywhere: the sum's shards are gathered for everyone. */
+static bool gathers_gradient(const zr_build_t *build) {
+  return build->options->n_ranks > 1 && build->options->stage == 0;
 }
 
-static zr_status_t update_unit(zr_build_t *build, int32_t index, int32_t grad) {
+static zr_status_t gather_gradient(zr_build_t *build, int32_t unit) {
+  int64_t bytes = build->zero->unit[unit].shard_elems * 4;
+  zr_operand_t gather[] = {zr_build_all(build, build->grad[unit], ZR_READ),
+                           zr_build_all(build, build->grad_flat[unit], ZR_WRITE)};
+  return zr_build_op(build, ZR_OP_ALL_GATHER, unit, -1, &bytes, 0, 2, gather);
+}
+
+/* The gather overlaps the backward of the units before; the first unit's, which is finished last,
+ * comes behind the norm's all_reduce. */
+zr_status_t zr_update_gradient(zr_build_t *build, int32_t unit) {
+  ZR_TRY(unit_sum(build, unit, &build->grad[unit]));
+  if (!gathers_gradient(build) || unit == 0) return ZR_OK;
+  return gather_gradient(build, unit);
+}
+
+static zr_status_t norm_of(zr_build_t *build, int32_t unit) {
+  int32_t grad = build->grad[unit];
+  int64_t elems = build->plan->buffer[grad].bytes / 4;
+  zr_operand_t norm[] = {zr_build_all(build, grad, ZR_READ),
+                         zr_build_all(build, build->control, ZR_ACCUMULATE)};
+  return zr_build_op(build, ZR_OP_BLOCK_NORM, unit, -1, &elems, 0, 2, norm);
+}
+
+static zr_status_t update_unit(zr_build_t *build, int32_t index) {
   const zr_zero_unit_t *unit = &build->zero->unit[index];
   int64_t shard_bytes = unit->shard_elems * 4;
+  int32_t grad = gathers_gradient(build) ? build->grad_flat[index] : build->grad[index];
   bool cut = unit->optimizer_sharded;
   zr_operand_t param = zr_build_all(build, unit->param, ZR_ACCUMULATE);
   if (cut && !unit->param_sharded)
@@ -58,30 +70,51 @@ static zr_status_t update_unit(zr_build_t *build, int32_t index, int32_t grad) {
                             zr_build_all(build, build->control, ZR_ACCUMULATE)};
   int64_t attr[] = {cut ? unit->shard_elems : unit->flat_elems, 0, cut ? unit->shard_elems : 0,
                     unit->shard_elems};
-  ZR_TRY(zr_build_op(build, ZR_OP_ADAMW, index, -1, attr, 0, 6, operand));
-  if (!cut || unit->param_sharded) return ZR_OK;
+  return zr_build_op(build, ZR_OP_ADAMW, index, -1, attr, 0, 6, operand);
+}
+
+/* Stages 1 and 2: everyone's shards of the new parameters. */
+static zr_status_t gather_param(zr_build_t *build, int32_t index) {
+  const zr_zero_unit_t *unit = &build->zero->unit[index];
+  if (!unit->optimizer_sharded || unit->param_sharded) return ZR_OK;
+  int64_t shard_bytes = unit->shard_elems * 4;
   zr_operand_t gather[] = {zr_operand_shard(unit->param, shard_bytes, ZR_READ),
                            zr_build_all(build, unit->param, ZR_WRITE)};
   return zr_build_op(build, ZR_OP_ALL_GATHER, index, -1, &shard_bytes, 0, 2, gather);
 }
 
-static zr_status_t emit(zr_build_t *build, int32_t *grad) {
-  int32_t n_units = (int32_t)build->zero->n_units;
-  build->phase++;
-  for (int32_t u = n_units; u-- > 0;) ZR_TRY(finish_gradient(build, u, &grad[u]));
-  int64_t norm = offsetof(zr_control_t, norm);
-  ZR_TRY(zr_shard_all_reduce(build, norm, (int64_t)offsetof(zr_control_t, flags) + 8 - norm));
-  ZR_TRY(zr_steps_control(build, ZR_OP_CONTROL_UPDATE));
-  for (int32_t u = 0; u < n_units; u++) ZR_TRY(update_unit(build, u, grad[u]));
+/* On the comm stream: compute goes on with the next forward. */
+static zr_status_t end_step(zr_build_t *build) {
   if (build->options->digest)
     ZR_TRY(zr_shard_all_reduce(build, offsetof(zr_control_t, digest_sum), 24));
   return zr_steps_control(build, ZR_OP_CONTROL_END);
 }
 
+/* Gathers follow their updates, except that the digests and the end of the step go before those of
+ * the last two units, whose forward is when the next step first touches the control block. */
+static zr_status_t update_forward_order(zr_build_t *build) {
+  int32_t n_units = (int32_t)build->zero->n_units, n_early = n_units > 2 ? n_units - 2 : 0;
+  for (int32_t u = 0; u < n_units; u++) {
+    ZR_TRY(update_unit(build, u));
+    if (u < n_early) ZR_TRY(gather_param(build, u));
+  }
+  ZR_TRY(end_step(build));
+  for (int32_t u = n_early; u < n_units; u++) ZR_TRY(gather_param(build, u));
+  return ZR_OK;
+}
+
+/* Nothing is gathered after it: the unit whose gradient comes last goes last. */
+static zr_status_t update_backward_order(zr_build_t *build) {
+  ZR_TRY(gather_gradient(build, 0));
+  for (int32_t u = (int32_t)build->zero->n_units; u-- > 0;) ZR_TRY(update_unit(build, u));
+  return end_step(build);
+}
+
 zr_status_t zr_update_emit(zr_build_t *build) {
-  int32_t *grad = NULL;
-  ZR_TRY(zr_alloc_get(build->zero->alloc, build->zero->n_units, sizeof *grad, &grad));
-  zr_status_t status = emit(build, grad);
-  zr_alloc_free(build->zero->alloc, grad);
-  return status;
+  build->phase++;
+  for (int32_t u = (int32_t)build->zero->n_units; u-- > 0;) ZR_TRY(norm_of(build, u));
+  int64_t norm = offsetof(zr_control_t, norm);
+  ZR_TRY(zr_shard_all_reduce(build, norm, (int64_t)offsetof(zr_control_t, flags) + 8 - norm));
+  ZR_TRY(zr_steps_control(build, ZR_OP_CONTROL_UPDATE));
+  return gathers_gradient(build) ? update_backward_order(build) : update_forward_order(build);
 }

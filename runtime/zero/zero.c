@@ -91,9 +91,7 @@ static zr_status_t emit_step(zr_build_t *build) {
   const zr_zero_t *zero = build->zero;
   ZR_TRY(zr_shard_trees(build));
   ZR_TRY(zr_steps_segments(build, true));
-  ZR_TRY(zr_steps_control(build, ZR_OP_CONTROL_BEGIN));
   for (int64_t g = 0; g < build->n_micro; g++) ZR_TRY(zr_steps_fetch(build, g));
-  ZR_TRY(zr_shard_all_reduce(build, offsetof(zr_control_t, count_local), 8));
   ZR_TRY(zr_steps_emit(build));
   ZR_TRY(zr_update_emit(build));
   ZR_TRY(dump(zero, "shard", build->plan));
@@ -105,6 +103,7 @@ static zr_status_t emit_eval(zr_build_t *build) {
   build->control = build->zero->control_eval;
   ZR_TRY(zr_steps_segments(build, false));
   ZR_TRY(zr_steps_fetch(build, 0));
+  ZR_TRY(zr_steps_count(build, 0));
   ZR_TRY(zr_steps_emit(build));
   return zr_hoist(build);
 }
