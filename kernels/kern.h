@@ -21,12 +21,19 @@
 /* T = rows = batch * seq; every matrix is row-major; "ld" is a row stride in elements (>= the row's
  * length). Operand order is the order in braces; [W] written, [A] written or accumulated, [R] read,
  * [S] scratch, [?] may be absent. "Accumulate" is out = fl(out + fl(value)): the value is complete
- * before it is added. Default type fp32, tokens i32. */
+ * before it is added. Tokens are i32.
+ *
+ * Types. A plan has one compute type for parameters, activations and their gradients: fp32, bf16 or
+ * fp16, and one sum type for parameter gradients (grad_accum_dtype): fp32 or bf16. shape.dtype[]
+ * says what each operand has. Always fp32: statistics, lse, the rotary table; always f64: losses.
+ * Kernels load to fp32, compute as in fp32 and round once, to nearest even, where they store;
+ * accumulating adds in fp32 and rounds once. With bf16 parameters the fp32 master is
+ * (param << 16) + low as bits, low a signed 16-bit number; fp16 keeps a whole fp32 master in low.
+ */
 typedef enum {
   ZR_OP_NOP = 0,
 
-  /* --- model, forward
-     ------------------------------------------------------------------------------------------ */
+  /* --- model, forward */
   /* y[t] = table[token[t]] + pos[t % seq].  {tokens R i32 [T], table R [vocab_padded, hidden], pos
      R? [*, hidden], y W} */
   ZR_OP_EMBEDDING,
@@ -59,8 +66,7 @@ typedef enum {
   /* y = a + b.  {a R [elems], b R, y W} */
   ZR_OP_ADD,
 
-  /* --- head: linear + cross-entropy in chunks of `chunk` rows; logits never whole
-     ------------------------------- */
+  /* --- head: linear + cross-entropy in chunks of `chunk` rows; logits never whole */
   /* logits = x w^T, w [vocab_padded, hidden], columns >= vocab masked; loss[t] = lse -
    * logit[target], 0 where target < 0 (not counted).  Gradients of (sum of losses) *
    * ctl->inv_tokens at once, while the chunk's logits are warm. {x R [T, hidden], w R, targets R
@@ -69,8 +75,7 @@ typedef enum {
   /* The same without gradients.  {x R, w R, targets R, loss W f64 [T], scratch S} */
   ZR_OP_HEAD_EVAL,
 
-  /* --- model, backward (gradient rules in runtime/plan/op.c name these)
-     ------------------------------------------ */
+  /* --- model, backward (gradient rules in runtime/plan/op.c name these) */
   /* dtable[v] = sum of dy[t] over token[t] = v in increasing t, starting from +0; dpos[p] likewise
    * over t % seq = p (rows of pos past seq are +0).  Every row is written (or added). {tokens R, dy
    * R [T, hidden], dtable A, dpos A? [pos_rows, hidden], scratch S} */
@@ -114,11 +119,10 @@ typedef enum {
    * (zr_kern_layout_t) says which tensor that is: whether it decays, and its digest key.  Digests
    * (if ctl->digest) and n_bad_params only of the flat elements [ctl->rank * shard, (ctl->rank + 1)
    * * shard), so that each logical element is counted once over the ranks. {param A, g R, exp_avg
-   * A, exp_avg_sq A, layout R, ctl A} */
+   * A, exp_avg_sq A, layout R, ctl A, low A?} */
   ZR_OP_ADAMW,
 
-  /* --- collectives: executed by comm.h's backend, not by kernels
-     -------------------------------------------------- */
+  /* --- collectives: executed by comm.h's backend, not by kernels */
   ZR_OP_ALL_GATHER, /* flat[r] = shard of rank r.  shard may be flat[rank] itself.  {shard R, flat
                        W, scratch S?} */
   ZR_OP_REDUCE_SCATTER, /* shard (+)= tree sum over ranks of flat[rank].  {flat R, shard A, scratch

@@ -10,7 +10,7 @@ typedef struct {
 static const dtype_row_t dtype_rows[ZR_N_DTYPES] = {
     [ZR_U8] = {1, "uint8", "U8"},  [ZR_I32] = {4, "int32", "I32"}, [ZR_I64] = {8, "int64", "I64"},
     [ZR_F32] = {4, "fp32", "F32"}, [ZR_F64] = {8, "fp64", "F64"},  [ZR_BF16] = {2, "bf16", "BF16"},
-    [ZR_F16] = {2, "fp16", "F16"},
+    [ZR_F16] = {2, "fp16", "F16"}, [ZR_I16] = {2, "int16", "I16"},
 };
 
 int64_t zr_dtype_bytes(zr_dtype_t dtype) {
