@@ -28,6 +28,7 @@ static const char *const model_types[] = {"gpt2", "llama", "auto", NULL};
 static const char *const activations[] = {"auto", "silu", "gelu_new", NULL};
 static const char *const documents[] = {"joined", "separate", NULL};
 static const char *const digests[] = {"none", "params", "states", NULL};
+static const char *const progresses[] = {"auto", "lines", "inplace", NULL};
 static const char *const orders[] = {"depth", "breadth", "auto", NULL};
 static const char *const recomputes[] = {"none", "auto", "all", NULL};
 static const char *const reduces[] = {"tree", "fast", NULL};
@@ -164,7 +165,10 @@ static const zr_option_t table[] = {
     {.key = "run.digest", .type = ZR_OPTION_ENUM, FIELD(digest), .names = digests,
      .default_text = "none", .help = "digests in each step's log line"},
     {.key = "run.trace", .type = ZR_OPTION_STRING, FIELD(trace),
-     .help = "steps to write to trace.json: 5, or 5-7; of this start of the run"},
+     .help = "steps to write to trace.json, like 5 or 5-7 (counting skipped ones)"},
+    {.key = "run.progress", .type = ZR_OPTION_ENUM, FIELD(progress), .names = progresses,
+     .default_text = "auto",
+     .help = "the progress line: one under the other, or in place; auto: in place on a terminal"},
     {.key = "run.max_skipped", .type = ZR_OPTION_INT, FIELD(max_skipped), AT_LEAST(1),
      .default_text = "20", .help = "steps skipped in a row that end the run"},
     {.key = "run.watchdog_s", .type = ZR_OPTION_DOUBLE, FIELD(watchdog_s), AT_LEAST(0),

@@ -1,0 +1,64 @@
+/* `zerorun plan`: compiles and reports; needs no MPI, no data and no memory for the states. */
+#include <stdlib.h>
+
+#include "launch/command.h"
+#include "runtime/base/affinity.h"
+#include "runtime/train/report.h"
+#include "runtime/train/setup.h"
+
+static zr_status_t print_plan(const zr_command_t *command, const zr_zero_t *zero) {
+  if (command->dump_after != NULL) return ZR_OK; /* the compiler has printed it */
+  if (!command->json) {
+    zr_report_print(zero, stdout);
+    return ZR_OK;
+  }
+  json_t *report = zr_report_json(zero);
+  char *text = report == NULL ? NULL : json_dumps(report, JSON_INDENT(1));
+  json_decref(report);
+  if (text == NULL) return zr_fail(ZR_ERR_OUT_OF_MEMORY, "no memory for the report");
+  (void)puts(text);
+  free(text);
+  return ZR_OK;
+}
+
+static zr_status_t compile(zr_alloc_t *alloc, const zr_command_t *command,
+                           const zr_config_file_t *config, zr_setup_place_t *place) {
+  zr_zero_options_t options;
+  zr_zero_t *zero = NULL;
+  zr_setup_zero_options(config, place, &options);
+  options.dump = stdout;
+  options.dump_after = command->dump_after;
+  ZR_TRY(zr_zero_compile(alloc, &options, &zero));
+  zr_status_t status = print_plan(command, zero);
+  zr_zero_destroy(zero);
+  return status;
+}
+
+static zr_status_t plan(zr_alloc_t *alloc, const zr_command_t *command, zr_config_file_t *config) {
+  ZR_TRY(zr_config_steps(config, 0));
+  if (command->print_config) {
+    zr_config_print(config, stdout);
+    return ZR_OK;
+  }
+  int n_ranks = config->n_ranks, n_cores = 1;
+  ZR_TRY(zr_affinity_widen(0, n_ranks, &n_cores));
+  zr_setup_place_t place = {.n_ranks = n_ranks, .n_workers = n_cores};
+  if (config->values.threads != ZR_OPTION_AUTO_INT) place.n_workers = (int)config->values.threads;
+  /* The plan of another machine may be asked for: only a budget that is given counts. */
+  if (config->values.memory_device.bytes >= 0) {
+    place.budget_bytes = zr_setup_budget(&config->values, n_ranks);
+  }
+  ZR_TRY(zr_kern_cpu_open(alloc, config->values.isa, &place.kern_ops, &place.kern));
+  zr_status_t status = compile(alloc, command, config, &place);
+  place.kern_ops->close(place.kern);
+  return status;
+}
+
+zr_status_t zr_command_plan(zr_alloc_t *alloc, const zr_command_t *command) {
+  zr_config_file_t *config = NULL;
+  int n_ranks = command->n_ranks > 0 ? command->n_ranks : 1;
+  ZR_TRY(zr_command_config(alloc, command, n_ranks, &config));
+  zr_status_t status = plan(alloc, command, config);
+  zr_config_destroy(config);
+  return status;
+}

@@ -1,0 +1,6 @@
+#ifndef ZR_LAUNCH_VERSION_H
+#define ZR_LAUNCH_VERSION_H
+
+#define ZR_VERSION "0.1.0"
+
+#endif

@@ -1,0 +1,62 @@
+/* What the loop's files share. Private to runtime/train/loop*.c. */
+#ifndef ZR_TRAIN_LOOP_STATE_H
+#define ZR_TRAIN_LOOP_STATE_H
+
+#include "runtime/train/checkpoint.h"
+#include "runtime/train/data.h"
+#include "runtime/train/events.h"
+#include "runtime/train/files.h"
+#include "runtime/train/loop.h"
+#include "runtime/train/states.h"
+
+typedef struct {
+  zr_alloc_t *alloc;
+  const zr_loop_options_t *options;
+  zr_config_t *v;
+  zr_job_t *job;
+  int rank, n_ranks;
+
+  zr_data_t *train, *eval;
+  zr_events_t *events; /* rank 0 */
+  zr_zero_t *zero;
+  zr_pool_t *pool;
+  zr_exec_t *exec;
+  zr_states_t states;
+  zr_checkpoint_t *resumed; /* open until its states are loaded */
+  int plan_load, plan_step, plan_eval, plan_eval_end;
+  int n_workers;
+  char checkpoints[ZR_PATH_BYTES];
+
+  zr_checkpoint_counters_t start; /* zero, or the checkpoint's */
+  int64_t step;                   /* updates done, as logged */
+  int64_t next_iteration;         /* the next step to start, from 0 */
+  int64_t next_record;            /* the next step to log */
+  int64_t saved_step, evaluated_step;
+  int64_t requests; /* what the ranks asked for, as recorded */
+  int64_t begun_ns, last_ns;
+  zr_exec_stats_t last_stats;
+  double last_loss, last_eval_loss;
+} zr_loop_t;
+
+/* loop_fetch.c: the data source and what signals ask, for the executor. */
+zr_status_t zr_loop_fetch(void *context, int plan, int64_t iteration, int64_t micro,
+                          int32_t *out_tokens, int32_t *out_targets, int64_t rows);
+int64_t zr_loop_ask(void *context, int plan);
+int64_t zr_loop_batch_samples(const zr_loop_t *loop); /* of a step, all ranks */
+
+/* loop_setup.c */
+zr_status_t zr_loop_open(zr_loop_t *loop) ZR_MUST_CHECK;   /* up to a compiled program */
+zr_status_t zr_loop_create(zr_loop_t *loop) ZR_MUST_CHECK; /* up to the first step */
+void zr_loop_close(zr_loop_t *loop);
+
+/* loop_log.c */
+zr_status_t zr_loop_log_start(zr_loop_t *loop) ZR_MUST_CHECK;
+zr_status_t zr_loop_log_step(zr_loop_t *loop, const zr_step_record_t *record) ZR_MUST_CHECK;
+zr_status_t zr_loop_log_end(zr_loop_t *loop, const char *why) ZR_MUST_CHECK;
+void zr_loop_rest_clock(zr_loop_t *loop); /* the next step's time begins now */
+
+/* loop_save.c; streams drained */
+zr_status_t zr_loop_save(zr_loop_t *loop) ZR_MUST_CHECK;
+zr_status_t zr_loop_evaluate(zr_loop_t *loop) ZR_MUST_CHECK;
+
+#endif
