@@ -61,9 +61,10 @@ static zr_status_t check_shape(const zr_kern_shape_t *shape) {
     return zr_fail(ZR_ERR_UNSUPPORTED, "cpu: no kernel of kind %d", (int)shape->kind);
   for (int i = 0; i < ZR_MAX_OPERANDS; i++) {
     if (!(shape->present >> i & 1)) continue;
-    if (shape->dtype[i] == ZR_BF16 || shape->dtype[i] == ZR_F16) {
+    int dtype = shape->dtype[i];
+    if (dtype == ZR_BF16 || dtype == ZR_F16 || dtype == ZR_I16) {
       return zr_fail(ZR_ERR_UNSUPPORTED, "cpu: %s has no kernel for %s yet", kind->name,
-                     zr_dtype_name((zr_dtype_t)shape->dtype[i]));
+                     zr_dtype_name((zr_dtype_t)dtype));
     }
   }
   return ZR_OK;
