@@ -12,7 +12,7 @@
 
 static void dtypes(void **state) {
   (void)state;
-  static const int64_t bytes[ZR_N_DTYPES] = {1, 4, 8, 4, 8, 2, 2};
+  static const int64_t bytes[ZR_N_DTYPES] = {1, 4, 8, 4, 8, 2, 2, 2};
   for (int i = 0; i < ZR_N_DTYPES; ++i) {
     zr_dtype_t dtype = (zr_dtype_t)i, parsed = ZR_N_DTYPES;
     assert_int_equal(zr_dtype_bytes(dtype), bytes[i]);
