@@ -5,15 +5,15 @@
  *   prologue   fetch
  *   micro 0    E> B> H<> B< E<     ">" forward, "<" backward; the head turns round: both in one
  *   micro 1    E> B> H<> B< E<     segment. Gathers stand before each segment's use, reductions
- *                                  behind a group's last leaf; count and all_reduce(count) before
- *                                  the first micro-batch's last block
+ *                                  behind a group's last leaf; count and all_reduce(count) two
+ *                                  units before the first micro-batch's head
  *   update     block_norm of every shard, all_reduce(norm), control_update, adamw in forward order
  *
  * Streams are queues: what a collective stands behind decides what waits for it. control_end runs
  * on the comm stream, so that compute does not wait for the digests' all_reduce:
  *
  *   compute  adamw 0 1 .. n |  E>        B> ..    count H<>
- *   comm       gather 0 .. n-3 | digests, end | gather n-2, n-1 | count
+ *   comm       gather 0 .. n-4 | digests, end | gather n-3 .. n-1 | count
  */
 #ifndef ZR_ZERO_BUILD_H
 #define ZR_ZERO_BUILD_H
@@ -102,6 +102,8 @@ zr_range_t zr_build_ops(const zr_build_t *build, const zr_segment_t *segment, in
 zr_status_t zr_steps_segments(zr_build_t *build, bool training) ZR_MUST_CHECK;
 zr_status_t zr_steps_emit(zr_build_t *build) ZR_MUST_CHECK;
 zr_status_t zr_steps_fetch(zr_build_t *build, int64_t micro) ZR_MUST_CHECK;
+/* The unit whose first forward counts tokens and begins the control block's step. */
+int32_t zr_steps_count_unit(const zr_build_t *build);
 zr_status_t zr_steps_count(zr_build_t *build, int64_t micro) ZR_MUST_CHECK;
 zr_status_t zr_steps_control(zr_build_t *build, int32_t kind) ZR_MUST_CHECK;
 

@@ -1,6 +1,12 @@
 /* Hoist: moves each gather of sharded parameters to the start of the phase `prefetch` segments
- * before its use. Nothing it passes writes the shard it reads: updates come last. */
+ * before its use, and there before the reductions that end the phase before: those wait for
+ * gradients that are still being computed, and a gather behind them would wait too. Nothing it
+ * passes writes the shard it reads: updates come last. */
 #include "runtime/zero/build.h"
+
+static bool is_reduction(const zr_op_t *op) {
+  return op->shape.kind == ZR_OP_REDUCE_SCATTER || op->shape.kind == ZR_OP_SHARD_ADD;
+}
 
 zr_status_t zr_hoist(zr_build_t *build) {
   zr_plan_t *plan = build->plan;
@@ -9,7 +15,11 @@ zr_status_t zr_hoist(zr_build_t *build) {
   ZR_TRY(zr_alloc_get(build->zero->alloc, n_phases, sizeof *start, &start));
   int32_t phase = 0;
   for (size_t i = 0; i < plan->n_ops; i++)
-    for (; phase < plan->op[i].phase; phase++) start[phase + 1] = (int32_t)i;
+    for (; phase < plan->op[i].phase; phase++) {
+      int32_t at = (int32_t)i;
+      while (at > 0 && is_reduction(&plan->op[at - 1])) at--;
+      start[phase + 1] = at;
+    }
   for (int32_t i = 0; i < (int32_t)plan->n_ops; i++) {
     const zr_op_t *op = &plan->op[i];
     if (op->shape.kind != ZR_OP_ALL_GATHER) continue;

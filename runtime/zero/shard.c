@@ -128,8 +128,16 @@ static zr_status_t fill_gaps(zr_build_t *build, const zr_grad_tree_t *tree, int3
   return ZR_OK;
 }
 
+/* In `breadth` a unit's groups follow each other: every second one, counted from the last, is made
+ * in the unit's own flat, so that no group waits for the reduction of the one before. */
+static bool uses_own_flat(const zr_build_t *build, const zr_grad_tree_t *tree, int slot) {
+  if (slot != 0 || tree->tied || build->grad_flat[tree->unit] < 0) return false;
+  int64_t to_come = tree->groups.n_leaves - 1 - tree->groups.next;
+  return build->options->order == ZR_ORDER_DEPTH || to_come % 2 == 0;
+}
+
 static zr_status_t flat_slot(zr_build_t *build, zr_grad_tree_t *tree, int slot) {
-  if (slot == 0 && !tree->tied && build->grad_flat[tree->unit] >= 0) {
+  if (uses_own_flat(build, tree, slot)) {
     tree->flat[0] = build->grad_flat[tree->unit];
     return ZR_OK;
   }

@@ -91,9 +91,13 @@ static zr_status_t lower_op(zr_build_t *build, const zr_tape_op_t *op, int64_t m
   return zr_build_op(build, op->kind, op->unit, micro, op->attr, op->real, op->n_operands, operand);
 }
 
-/* Begins the control block's step and agrees on the number of tokens. As late as the head allows:
- * it waits for the last step's control_end, which stands behind collectives that only later units'
- * forwards need. */
+int32_t zr_steps_count_unit(const zr_build_t *build) {
+  int32_t n_units = (int32_t)build->zero->n_units;
+  return n_units > 3 ? n_units - 3 : 0;
+}
+
+/* Begins the control block's step and agrees on the number of tokens: so late that the last step's
+ * control_end is done, so early that the head's gather does not stand before it. */
 static zr_status_t emit_counts(zr_build_t *build) {
   ZR_TRY(zr_steps_control(build, ZR_OP_CONTROL_BEGIN));
   for (int64_t g = 0; g < build->n_micro; g++) ZR_TRY(zr_steps_count(build, g));
@@ -105,8 +109,7 @@ static zr_status_t emit_segment(zr_build_t *build, const zr_segment_t *segment) 
   bool first = segment->micro_begin == 0 && build->training;
   if (first && segment->kind == ZR_SEGMENT_TURN)
     ZR_TRY(zr_steps_control(build, ZR_OP_CONTROL_COUNT));
-  if (first && segment->kind == ZR_SEGMENT_FORWARD &&
-      segment->unit + 2 == (int32_t)build->zero->n_units)
+  if (first && segment->kind == ZR_SEGMENT_FORWARD && segment->unit == zr_steps_count_unit(build))
     ZR_TRY(emit_counts(build));
   ZR_TRY(zr_shard_gather(build, segment));
   for (int64_t g = segment->micro_begin; g < segment->micro_end; g++) {

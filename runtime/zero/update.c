@@ -91,9 +91,9 @@ static zr_status_t end_step(zr_build_t *build) {
 }
 
 /* Gathers follow their updates, except that the digests and the end of the step go before those of
- * the last two units, whose forward is when the next step first touches the control block. */
+ * the units from which on the next step touches the control block. */
 static zr_status_t update_forward_order(zr_build_t *build) {
-  int32_t n_units = (int32_t)build->zero->n_units, n_early = n_units > 2 ? n_units - 2 : 0;
+  int32_t n_units = (int32_t)build->zero->n_units, n_early = zr_steps_count_unit(build);
   for (int32_t u = 0; u < n_units; u++) {
     ZR_TRY(update_unit(build, u));
     if (u < n_early) ZR_TRY(gather_param(build, u));
