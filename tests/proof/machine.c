@@ -49,6 +49,13 @@ static void tiny_model(const machine_options_t *o, zr_model_config_t *out_model)
   out_model->n_kv_heads = llama ? 1 : 0;
   out_model->intermediate_size = 50;
   out_model->max_positions = 20;
+  if (!o->regular) return;
+  out_model->vocab_size = 128;
+  out_model->hidden_size = 64;
+  out_model->n_heads = 4;
+  out_model->head_dim = llama ? 16 : 0;
+  out_model->n_kv_heads = llama ? 2 : 0;
+  out_model->intermediate_size = 128;
 }
 
 void machine_zero_options(const machine_options_t *o, int n_ranks, const zr_kern_ops_t *kern_ops,

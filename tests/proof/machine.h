@@ -1,6 +1,7 @@
 /* A training machine in one process: a tiny model compiled with zr_zero_compile and run with
- * zr_exec on synthetic data, so that a proof is a few lines. Data is a function of (iteration, leaf)
- * and parameters of (name, index): settings that promise the same bits get the same inputs. */
+ * zr_exec on synthetic data, so that a proof is a few lines. Data is a function of (iteration,
+ * leaf) and parameters of (name, index): settings that promise the same bits get the same inputs.
+ */
 #ifndef ZR_TESTS_PROOF_MACHINE_H
 #define ZR_TESTS_PROOF_MACHINE_H
 
@@ -29,6 +30,7 @@ typedef struct {
   int64_t n_leaves; /* M: micro-batches of a step over all ranks */
   int64_t group, prefetch, n_layers;
   int n_threads;
+  bool regular;       /* sizes that divide, so that flats have no gaps between tensors */
   bool serial, plain; /* plain: kernels/ref instead of kernels/cpu */
   uint64_t delay_seed, hal_delay_seed; /* != 0: every operation, every submitted work is delayed */
   int64_t delay_max_ns;
@@ -81,12 +83,12 @@ void machine_records(const machine_options_t *options, const machine_world_t *wo
 bool machine_records_equal(const zr_step_record_t *a, const zr_step_record_t *b, int n_steps);
 void machine_print_options(const machine_options_t *options, int n_ranks);
 
-#define assert_ok(expr)                                                     \
-  do {                                                                      \
-    const zr_status_t ok_status_ = (expr);                                  \
-    if (ok_status_ == ZR_OK) break;                                         \
-    print_error("%s: %s\n", zr_status_name(ok_status_), zr_detail());       \
-    _fail(__FILE__, __LINE__);                                              \
+#define assert_ok(expr)                                               \
+  do {                                                                \
+    const zr_status_t ok_status_ = (expr);                            \
+    if (ok_status_ == ZR_OK) break;                                   \
+    print_error("%s: %s\n", zr_status_name(ok_status_), zr_detail()); \
+    _fail(__FILE__, __LINE__);                                        \
   } while (0)
 
 #endif

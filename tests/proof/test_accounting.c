@@ -23,7 +23,8 @@ static int64_t formula_bytes(const zr_zero_t *zero) {
   const int64_t tied = o->model.tie_word_embeddings ? zero->unit[0].flat_elems : 0;
   int64_t gathers = 1;
   if (o->stage == 3) gathers = o->order == ZR_ORDER_BREADTH ? 2 : 2 * o->n_micro;
-  const int64_t elems = gathers * zero->n_params_padded + reductions * (zero->n_params_padded + tied);
+  const int64_t elems =
+      gathers * zero->n_params_padded + reductions * (zero->n_params_padded + tied);
   return elems / n * (n - 1) * 4 + (n - 1) * agreements_bytes();
 }
 

@@ -192,12 +192,12 @@ static void check_row(const table_t *table, int row, int64_t n_leaves,
   if (machine_records_equal(record, want[options.arch], N_STEPS)) return;
   machine_print_options(&options, world.n_ranks);
   for (int k = 0; k < N_STEPS; k++)
-    print_message("rank %d step %d: loss %.17g not %.17g, norm %.17g not %.17g, digest %llx not "
-                  "%llx\n",
-                  world.rank, k + 1, record[k].loss, want[options.arch][k].loss,
-                  record[k].grad_norm, want[options.arch][k].grad_norm,
-                  (unsigned long long)record[k].digest_params,
-                  (unsigned long long)want[options.arch][k].digest_params);
+    print_message(
+        "rank %d step %d: loss %.17g not %.17g, norm %.17g not %.17g, digest %llx not "
+        "%llx\n",
+        world.rank, k + 1, record[k].loss, want[options.arch][k].loss, record[k].grad_norm,
+        want[options.arch][k].grad_norm, (unsigned long long)record[k].digest_params,
+        (unsigned long long)want[options.arch][k].digest_params);
   _fail(__FILE__, __LINE__);
 }
 

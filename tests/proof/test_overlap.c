@@ -1,14 +1,22 @@
 /* Overlap is real: in virtual time (null backend, a fixed duration for each operation) a step of 8
  * units takes at most 1.02 x the bound at every stage; serial execution takes exactly the sum.
  *
- * Durations, in microseconds: a segment (one unit, one micro-batch) is 100 forward and 200 backward,
- * spread evenly over its operations; the head's is both. The rest is the ratio under test. */
+ * Durations, in microseconds: a segment (one unit, one micro-batch) is 100 forward and 200
+ * backward, spread evenly over its operations; the head's is both. The rest is the ratio under
+ * test: from links that are fast beside the compute to one that is busy almost all the time.
+ *
+ * The norm must be agreed on between the last reduction and the first gather: nothing can hide
+ * that, and no chain or busy stream by itself shows it. Where it is more than 2 % of the step, the
+ * bound is agreement.h's, which knows it too. */
 #include <stdlib.h>
 
+#include "tests/proof/agreement.h"
 #include "tests/proof/machine.h"
 
 typedef struct {
   const char *name;
+  int64_t
+      strict_micro; /* from so many micro-batches of a rank on, zr_cost_bound alone is the bar */
   int64_t collective_us; /* all_gather, reduce_scatter of a unit */
   int64_t agree_us;      /* integer all_reduce */
   int64_t update_us;     /* a unit's update on one rank of one; a shard's is 1/N of it */
@@ -17,11 +25,9 @@ typedef struct {
 } ratio_t;
 
 static const ratio_t ratios[] = {
-    {"balanced", 60, 5, 8, 1, 2},
-    {"fast link", 10, 1, 8, 1, 2},
-    {"even", 95, 5, 8, 1, 2},
-    {"slow agreement", 40, 30, 8, 1, 2},
-    {"heavy update", 40, 5, 60, 1, 5},
+    {"fast link", 1, 15, 3, 8, 1, 2},        {"middling link", 2, 40, 5, 8, 1, 2},
+    {"slow link", 3, 60, 5, 8, 1, 2},        {"busy link", 99, 95, 5, 8, 1, 2},
+    {"slow agreement", 99, 40, 30, 8, 1, 2}, {"heavy update", 99, 40, 5, 60, 1, 5},
 };
 
 static bool is_model(int32_t kind) {
@@ -98,21 +104,42 @@ static void check_serial(machine_t *m, const int64_t *duration_ns, const zr_boun
   m->options.serial = false;
 }
 
-static double worst;
-static int n_over, n_cases, n_space_waits;
+static double worst, worst_strict;
+static int n_over, n_cases, n_strict, n_space_waits;
+
+/* Stage 3: a step's first gather stands in line behind the digests of the step before, which wait
+ * for all updates. It can not come earlier: the list begins with it. */
+static int64_t behind_digests_ns(const machine_t *m, const ratio_t *r) {
+  if (m->options.stage < 3) return 0;
+  const int64_t updates_us = (int64_t)(m->zero->n_units - 1) * r->update_us / m->n_ranks;
+  return 1000 * (r->agree_us + r->small_us +
+                 (r->collective_us < updates_us ? r->collective_us : updates_us));
+}
+
+static int64_t bar_ns(const machine_t *m, const ratio_t *ratio, const int64_t *ns,
+                      const zr_bound_t *bound) {
+  const int64_t agreement_ns = agreement_bound_ns(m->step, ns);
+  const int64_t best_ns = agreement_ns > bound->bound_ns ? agreement_ns : bound->bound_ns;
+  return best_ns + behind_digests_ns(m, ratio);
+}
 
 static void check_ratio(machine_t *m, const ratio_t *ratio) {
   int64_t *ns = durations(ratio, m->n_ranks, m->step);
   zr_bound_t bound;
   assert_ok(zr_cost_bound(m->step, ns, &bound));
   const int64_t step_ns = steady_ns(m, ns);
-  const double over = (double)step_ns / (double)bound.bound_ns;
-  if (over > worst) worst = over;
+  const bool strict = m->zero->options.n_micro >= ratio->strict_micro;
+  const int64_t limit_ns = strict ? bound.bound_ns : bar_ns(m, ratio, ns, &bound);
+  const double over = (double)step_ns / (double)limit_ns;
+  assert_true(step_ns >= bound.bound_ns && step_ns >= agreement_bound_ns(m->step, ns));
+  if (!strict && over > worst) worst = over;
+  if (strict && over > worst_strict) worst_strict = over;
+  n_strict += strict;
   n_cases++;
   if (over > 1.02) {
     n_over++;
-    print_message("%s: %.3f x the bound %.0f us (busy %.0f %s, chain %.0f): ", ratio->name, over,
-                  (double)bound.bound_ns * 1e-3, (double)bound.busy_ns * 1e-3,
+    print_message("%s: %.3f x %.0f us (busy %.0f %s, chain %.0f): ", ratio->name, over,
+                  (double)limit_ns * 1e-3, (double)bound.busy_ns * 1e-3,
                   zr_stream_name((zr_stream_id_t)bound.busiest), (double)bound.chain_ns * 1e-3);
     machine_print_options(&m->options, m->n_ranks);
   }
@@ -147,6 +174,7 @@ static void test_a_step_takes_what_it_must(void **state) {
   machine_options_t options;
   machine_defaults(&options);
   options.plain = true;
+  options.regular = true;
   options.n_layers = 6;
   for (int arch = 0; arch < 2; arch++)
     for (options.stage = 0; options.stage < 4; options.stage++)
@@ -156,7 +184,9 @@ static void test_a_step_takes_what_it_must(void **state) {
             options.arch = (zr_arch_t)arch;
             check_groups(&options, n_ranks, micros[g]);
           }
-  print_message("%d cases; the longest step is %.4f x its bound\n", n_cases, worst);
+  print_message(
+      "%d cases: the longest step is %.4f x the bound; %d where the agreement shows: %.4f\n",
+      n_strict, worst_strict, n_cases - n_strict, worst);
   assert_int_equal(n_over, 0);
   assert_int_equal(n_space_waits, 0);
 }
