@@ -7,6 +7,7 @@
 #include <math.h>
 
 #include "kernels/control.h"
+#include "runtime/base/half.h"
 
 static inline void zr_adamw_element(const zr_control_t *ctl, int decays, float grad, float *p,
                                     float *m, float *v) {
@@ -18,6 +19,16 @@ static inline void zr_adamw_element(const zr_control_t *ctl, int decays, float g
   *v = fmaf(ctl->one_minus_beta2, g * g, ctl->beta2_f32 * *v);
   float d = sqrtf(*v) * ctl->inv_sqrt_bias2 + ctl->eps_f32;
   *p = fmaf(-ctl->step_size, *m / d, *p);
+}
+
+/* The same for a bf16 parameter and the rest of its fp32 master (half.h); returns the new master,
+ * which is what digests see. */
+static inline float zr_adamw_split(const zr_control_t *ctl, int decays, float grad, uint16_t *high,
+                                   int16_t *low, float *m, float *v) {
+  float master = zr_master_join(*high, *low);
+  zr_adamw_element(ctl, decays, grad, &master, m, v);
+  zr_master_split(master, high, low);
+  return master;
 }
 
 #endif

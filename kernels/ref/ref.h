@@ -1,12 +1,13 @@
-/* Inside the oracle backend: its state and the run functions of the two builds of the templates.
+/* Inside the oracle backend: its state and its run functions.
  *
- * real.inc.h is included once per type (real_f32.c, real_f64.c). Everything between a load and a
- * store is computed in double, so the float build is rounded once per output. Runs on the calling
+ * Everything between a load and a store is computed in double, whatever the types of the operands
+ * (view.h), so an fp32 output is rounded once and a 16-bit one once more. Runs on the calling
  * thread. */
 #ifndef ZR_KERNELS_REF_REF_H
 #define ZR_KERNELS_REF_REF_H
 
 #include "kernels/kern.h"
+#include "kernels/ref/view.h"
 #include "runtime/base/alloc.h"
 
 struct zr_kern_t {
@@ -16,22 +17,44 @@ struct zr_kern_t {
 
 typedef zr_status_t (*ref_run_fn_t)(const zr_kern_call_t *call);
 
-/* Kernels that depend on the float type, by kind; NULL for the others. */
-extern const ref_run_fn_t ref_run_f32[ZR_N_OP_KINDS];
-extern const ref_run_fn_t ref_run_f64[ZR_N_OP_KINDS];
-
-/* Kernels of the step that do not (count, loss_sum, the control kinds); NULL for the others. */
+/* Kernels of the step without a float type (count, loss_sum, the control kinds), by kind; NULL for
+ * the others. */
 extern const ref_run_fn_t ref_run_step[ZR_N_OP_KINDS];
 
-/* Doubles of scratch a shape needs: the same in both builds. */
+zr_status_t ref_embedding(const zr_kern_call_t *call);
+zr_status_t ref_embedding_grad(const zr_kern_call_t *call);
+zr_status_t ref_linear(const zr_kern_call_t *call);
+zr_status_t ref_linear_grad_x(const zr_kern_call_t *call);
+zr_status_t ref_linear_grad_w(const zr_kern_call_t *call);
+zr_status_t ref_linear_grad_b(const zr_kern_call_t *call);
+zr_status_t ref_layernorm(const zr_kern_call_t *call);
+zr_status_t ref_layernorm_grad(const zr_kern_call_t *call);
+zr_status_t ref_rmsnorm(const zr_kern_call_t *call);
+zr_status_t ref_rmsnorm_grad(const zr_kern_call_t *call);
+zr_status_t ref_rope(const zr_kern_call_t *call);
+zr_status_t ref_rope_table(const zr_kern_call_t *call);
+zr_status_t ref_attention(const zr_kern_call_t *call);
+zr_status_t ref_attention_grad(const zr_kern_call_t *call);
+zr_status_t ref_gelu(const zr_kern_call_t *call);
+zr_status_t ref_gelu_grad(const zr_kern_call_t *call);
+zr_status_t ref_swiglu(const zr_kern_call_t *call);
+zr_status_t ref_swiglu_grad(const zr_kern_call_t *call);
+zr_status_t ref_add(const zr_kern_call_t *call);
+zr_status_t ref_head_loss(const zr_kern_call_t *call);
+zr_status_t ref_head_eval(const zr_kern_call_t *call);
+zr_status_t ref_fill(const zr_kern_call_t *call);
+zr_status_t ref_accumulate(const zr_kern_call_t *call);
+zr_status_t ref_block_norm(const zr_kern_call_t *call);
+zr_status_t ref_adamw(const zr_kern_call_t *call);
+
+/* Doubles of scratch a shape needs: the same for all types. */
 int64_t ref_scratch_elems(const zr_kern_shape_t *shape);
+
+/* ZR_OK if operand types, and what is present, are what the kind asks for. */
+zr_status_t ref_check_types(const zr_kern_t *kern, const zr_kern_shape_t *shape);
 
 /* ZR_ERR_DATA unless every index is in [low, bound): an oracle refuses what would read elsewhere.
  */
 zr_status_t ref_check_indices(const int32_t *index, int64_t n, int64_t low, int64_t bound);
-
-static inline int ref_accumulates(const zr_kern_call_t *call, int operand) {
-  return (int)(call->shape->accumulate >> operand & 1u);
-}
 
 #endif
