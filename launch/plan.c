@@ -3,6 +3,7 @@
 
 #include "launch/command.h"
 #include "runtime/base/affinity.h"
+#include "runtime/train/files.h"
 #include "runtime/train/report.h"
 #include "runtime/train/setup.h"
 
@@ -17,7 +18,7 @@ static zr_status_t print_plan(const zr_command_t *command, const zr_zero_t *zero
   json_decref(report);
   if (text == NULL) return zr_fail(ZR_ERR_OUT_OF_MEMORY, "no memory for the report");
   (void)puts(text);
-  free(text);
+  zr_files_release(text);
   return ZR_OK;
 }
 

@@ -363,8 +363,7 @@ static zr_status_t set_parsed(zr_options_t *options, size_t row, const char *key
   }
   if (!zr_option_has_field(option)) return ZR_OK;
   if (!text) {
-    if (option->type == ZR_OPTION_LIST) return set_items(options, row, NULL, 0);
-    return option->type == ZR_OPTION_STRING ? store(options, row, &value) : ZR_OK;
+    return store(options, row, &value); /* zero bytes: not given */
   }
   if (option->type == ZR_OPTION_LIST) return set_flow_list(options, row, text);
   return store(options, row, &value);

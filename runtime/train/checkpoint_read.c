@@ -52,7 +52,7 @@ static zr_status_t check_manifest(zr_checkpoint_t *checkpoint, const char *path)
   char *plain = json_dumps(root, ZR_CHECKPOINT_CANONICAL);
   if (plain == NULL) return zr_fail(ZR_ERR_OUT_OF_MEMORY, "no memory for %s", path);
   uint64_t found = XXH3_64bits(plain, strlen(plain));
-  free(plain);
+  zr_files_release(plain);
   if (said != found) {
     return zr_fail(ZR_ERR_DATA, "%s is damaged: its checksum does not fit%s", path, remedy);
   }

@@ -159,7 +159,7 @@ static zr_status_t manifest_text(const zr_checkpoint_manifest_t *manifest, char 
     (void)json_object_set_new(root, "checksum", hex(XXH3_64bits(plain, strlen(plain))));
     *out_text = json_dumps(root, JSON_INDENT(1));
   }
-  free(plain);
+  zr_files_release(plain);
   json_decref(root);
   return plain != NULL && *out_text != NULL
              ? ZR_OK
@@ -182,7 +182,7 @@ static zr_status_t move_into_place(const char *folder, const char *from, const c
 static zr_status_t commit(const char *folder, const zr_checkpoint_manifest_t *manifest,
                           const char *text) {
   char from[ZR_PATH_BYTES], to[ZR_PATH_BYTES], path[ZR_PATH_BYTES];
-  char line[ZR_CHECKPOINT_NAME_BYTES + 1];
+  char line[ZR_CHECKPOINT_NAME_BYTES];
   ZR_TRY(writing_path(folder, manifest->counters.step, from));
   ZR_TRY(zr_files_join(path, from, ZR_CHECKPOINT_MANIFEST));
   ZR_TRY(zr_files_sync_dir(from));
@@ -190,9 +190,10 @@ static zr_status_t commit(const char *folder, const zr_checkpoint_manifest_t *ma
   zr_checkpoint_name(manifest->counters.step, line);
   ZR_TRY(zr_files_join(to, folder, line));
   ZR_TRY(move_into_place(folder, from, to));
-  (void)strcat(line, "\n");
+  size_t chars = strlen(line);
+  line[chars++] = '\n'; /* in the place of the zero byte */
   ZR_TRY(zr_files_join(path, folder, ZR_CHECKPOINT_LATEST));
-  return zr_files_replace(path, line, strlen(line));
+  return zr_files_replace(path, line, chars);
 }
 
 zr_status_t zr_checkpoint_commit(zr_alloc_t *alloc, const char *folder,
@@ -201,7 +202,7 @@ zr_status_t zr_checkpoint_commit(zr_alloc_t *alloc, const char *folder,
   char *text = NULL;
   zr_status_t status = manifest_text(manifest, &text);
   if (status == ZR_OK) status = commit(folder, manifest, text);
-  free(text);
+  zr_files_release(text);
   return status;
 }
 

@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "runtime/train/files.h"
 #include "runtime/train/yaml.h"
 
 enum { KEY_BYTES = 256, WHERE_BYTES = 96, MOST_ITEMS = 1024, MOST_FILE_BYTES = 1 << 24 };
@@ -225,6 +226,9 @@ zr_status_t zr_config_set(zr_config_file_t *config, const char *pair) {
     (void)snprintf(key, sizeof key, "%.*s", (int)(equals - pair), pair);
     walk_t walk = {.config = config};
     ZR_TRY(check_level(&walk, key, "--set"));
+    if (strcmp(equals + 1, "null") == 0) {
+      return zr_options_set(config->options, key, NULL, ZR_OPTION_FROM_COMMAND_LINE, "--set");
+    }
   }
   return zr_options_set_pair(config->options, pair, "--set");
 }
@@ -258,6 +262,6 @@ zr_status_t zr_config_numeric_text(const zr_config_file_t *config, char **out_te
   int failed = fclose(file);
   zr_status_t status = failed ? zr_fail(ZR_ERR_OUT_OF_MEMORY, "no memory for the options' text")
                               : zr_alloc_strdup(config->alloc, text, out_text);
-  free(text);
+  zr_files_release(text);
   return status;
 }

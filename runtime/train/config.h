@@ -46,7 +46,7 @@ typedef struct {
   char *run_dir, *trace;
   int64_t seed, log_every, eval_every, eval_batches, threads, max_skipped, delay_us, poison;
   double watchdog_s;
-  int digest, serial, progress; /* progress: zr_progress_t of events.h */
+  int digest, serial, progress;     /* progress: zr_progress_t of events.h */
   int64_t trace_first, trace_count; /* iterations from 1; count 0: none */
 
   int64_t save_every, keep_last, keep_every;

@@ -30,16 +30,20 @@ void zr_curve_add(zr_curve_t *curve, double value) {
 void zr_curve_draw(const zr_curve_t *curve, char out_text[ZR_CURVE_BYTES]) {
   static const char *const blocks[] = {"▁", "▂", "▃", "▄", "▅", "▆", "▇", "█"};
   double low = INFINITY, high = -INFINITY;
-  out_text[0] = 0;
   for (int i = 0; i < curve->n_buckets; ++i) {
     double mean = curve->sum[i] / (double)curve->count[i];
     low = fmin(low, mean);
     high = fmax(high, mean);
   }
-  for (int i = 0; i < curve->n_buckets; ++i) {
-    double mean = curve->sum[i] / (double)curve->count[i];
-    int level = high > low ? (int)((mean - low) / (high - low) * 7.999) : 0;
-    strcat(out_text, blocks[level]);
+  size_t used = 0;
+  for (int i = 0; i < ZR_CURVE_BUCKETS; ++i) {
+    const char *mark = " ";
+    if (i < curve->n_buckets) {
+      double mean = curve->sum[i] / (double)curve->count[i];
+      mark = blocks[high > low ? (int)((mean - low) / (high - low) * 7.999) : 0];
+    }
+    size_t bytes = strlen(mark);
+    memcpy(out_text + used, mark, bytes + 1);
+    used += bytes;
   }
-  for (int i = curve->n_buckets; i < ZR_CURVE_BUCKETS; ++i) strcat(out_text, " ");
 }

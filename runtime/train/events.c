@@ -97,7 +97,7 @@ zr_status_t zr_events_put(zr_events_t *events, json_t *event) {
     (void)fwrite(text, 1, bytes + 1, stdout);
     (void)fflush(stdout);
   }
-  free(text);
+  zr_files_release(text);
   return status;
 }
 
@@ -173,11 +173,11 @@ static bool is_due(zr_events_t *events, const zr_progress_step_t *step) {
 void zr_events_progress(zr_events_t *events, const zr_progress_step_t *step) {
   if (events == NULL) return;
   zr_curve_add(&events->curve, step->loss);
-  events->mean_step_s =
-      events->mean_step_s == 0 ? step->step_s : 0.95 * events->mean_step_s + 0.05 * step->step_s;
+  /* The first step warms everything up: its time tells nothing about the others. */
+  double old = ++events->n_steps <= 2 ? step->step_s : events->mean_step_s;
+  events->mean_step_s = 0.95 * old + 0.05 * step->step_s;
+  if (!is_due(events, step)) return;
   int64_t total = events->options.total_steps;
-  bool due = step->step == 1 || step->step == total || step->step % events->options.log_every == 0;
-  if (events->options.json || (!events->in_place && !due)) return;
   char curve[ZR_CURVE_BYTES], rate[32], memory[96], eta[32], line[LINE_BYTES];
   zr_curve_draw(&events->curve, curve);
   print_rate(step->tokens_per_s, rate, sizeof rate);

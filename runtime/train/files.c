@@ -5,6 +5,7 @@
 #include <fcntl.h>
 #include <stdbool.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -136,4 +137,8 @@ void zr_files_remove_dir(const char *path) {
   }
   closedir(dir);
   (void)rmdir(path);
+}
+
+void zr_files_release(void *memory) {
+  free(memory); /* lint: allow(free): the library's, not ours */
 }

@@ -26,6 +26,8 @@ zr_status_t zr_files_replace(const char *path, const void *data, size_t bytes) Z
 /* The whole of a small file, with a zero byte behind it. ZR_ERR_NOT_FOUND if it is not there. */
 zr_status_t zr_files_read_text(zr_alloc_t *alloc, const char *path, char **out_text,
                                size_t *out_bytes) ZR_MUST_CHECK;
+/* Gives back what a library took from malloc for us: open_memstream, jansson. NULL is fine. */
+void zr_files_release(void *memory);
 /* Removes a folder of plain files; what is not there is fine. Best effort: nothing depends on it.
  */
 void zr_files_remove_dir(const char *path);

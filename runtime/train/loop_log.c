@@ -41,7 +41,7 @@ static json_t *config_text(const zr_config_file_t *config) {
   if (file == NULL) return json_null();
   zr_config_print(config, file);
   json_t *value = fclose(file) == 0 ? json_string(text) : json_null();
-  free(text);
+  zr_files_release(text);
   return value;
 }
 

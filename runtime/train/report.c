@@ -179,7 +179,7 @@ static zr_status_t write_plan_txt(const zr_zero_t *zero, const char *dir) {
     status = zr_fail(ZR_ERR_OUT_OF_MEMORY, "no memory for %s", path);
   }
   if (status == ZR_OK) status = zr_files_replace(path, text, bytes);
-  free(text);
+  zr_files_release(text);
   return status;
 }
 
@@ -192,6 +192,6 @@ zr_status_t zr_report_write(const zr_zero_t *zero, const char *dir) {
   json_decref(report);
   if (text == NULL) return zr_fail(ZR_ERR_OUT_OF_MEMORY, "no memory for %s", path);
   zr_status_t status = zr_files_replace(path, text, strlen(text));
-  free(text);
+  zr_files_release(text);
   return status;
 }

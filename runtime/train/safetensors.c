@@ -70,7 +70,7 @@ static zr_status_t write_header(zr_safetensors_writer_t *writer, zr_safetensors_
   int failed = fclose(out);
   zr_status_t status = failed ? zr_fail(ZR_ERR_OUT_OF_MEMORY, "no memory for a file's header")
                               : put_header(writer, json, bytes);
-  free(json);
+  zr_files_release(json);
   return status;
 }
 
