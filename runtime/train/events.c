@@ -14,7 +14,7 @@
 #include "runtime/train/curve.h"
 #include "runtime/train/files.h"
 
-enum { DIGITS = 9, LINE_BYTES = 256 };
+enum { DIGITS = 9, LINE_BYTES = 512 };
 
 struct zr_events_t {
   zr_alloc_t *alloc;
