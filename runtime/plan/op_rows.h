@@ -23,6 +23,8 @@ extern const zr_op_row_t zr_op_rows_step[ZR_N_OP_KINDS];
   { .name = n, .access = ZR_WRITE, .may_accumulate = true, .optional = true }
 #define OP_C(n) \
   { .name = n, .access = ZR_ACCUMULATE }
+#define OP_C_OPTIONAL(n) \
+  { .name = n, .access = ZR_ACCUMULATE, .optional = true }
 /* A shape that needs no scratch has none, so it is always optional. */
 #define OP_S \
   { .name = "scratch", .access = ZR_SCRATCH, .optional = true }

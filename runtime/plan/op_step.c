@@ -33,6 +33,7 @@ static void adamw_bytes(const zr_kern_shape_t *s, int64_t need[ZR_MAX_OPERANDS])
   for (int i = 0; i < 4; i++) need[i] = zr_op_elems_bytes(s, i, s->attr[ZR_ADAMW_ELEMS]);
   need[4] = -1;
   need[5] = CTL_BYTES;
+  need[6] = zr_op_elems_bytes(s, 6, s->attr[ZR_ADAMW_ELEMS]);
 }
 
 /* The flat side is n_ranks shards: the builder, which knows the ranks, checks it. */
@@ -131,11 +132,11 @@ const zr_op_row_t zr_op_rows_step[ZR_N_OP_KINDS] = {
                           NO_GRAD},
     [ZR_OP_ADAMW] = {.name = "adamw",
                      .stream = ZR_STREAM_COMPUTE,
-                     .n_operands = 6,
+                     .n_operands = 7,
                      .n_attrs = 4,
                      .attr = {"elems", "first", "first_per_rank", "shard"},
                      .operand = {OP_C("param"), OP_R("g"), OP_C("exp_avg"), OP_C("exp_avg_sq"),
-                                 OP_R("layout"), OP_C("ctl")},
+                                 OP_R("layout"), OP_C("ctl"), OP_C_OPTIONAL("low")},
                      .operand_bytes = adamw_bytes,
                      NO_GRAD},
     [ZR_OP_ALL_GATHER] = {.name = "all_gather",
