@@ -35,7 +35,7 @@ typedef struct {
                             int64_t shard_bytes) ZR_MUST_CHECK;
   /* shard = (accumulate: fl(shard + ...)) tree sum over the ranks of flat[rank * shard_bytes ..].
    * scratch: at least scratch_bytes(shard_bytes). Works in chunks of bounded size. Sends (N-1)
-   * shard_bytes. dtype ZR_F32 (ZR_BF16 later). */
+   * shard_bytes. dtype ZR_F32 or ZR_BF16. */
   zr_status_t (*reduce_scatter)(zr_comm_t *comm, const void *flat, void *shard, int64_t shard_bytes,
                                 zr_dtype_t dtype, int accumulate, void *scratch) ZR_MUST_CHECK;
   int64_t (*scratch_bytes)(
@@ -84,6 +84,9 @@ zr_status_t zr_comm_fault_open(zr_alloc_t *alloc, const zr_fault_t *fault,
  * is rank r's; out may be a part. Shared by backends and tests. */
 void zr_comm_tree_sum_f32(const float *const *parts, int n_parts, float *out, int64_t count,
                           int accumulate);
+/* The same of bf16 elements: each node, and the addition to out, is made in fp32 and rounded. */
+void zr_comm_tree_sum_bf16(const uint16_t *const *parts, int n_parts, uint16_t *out, int64_t count,
+                           int accumulate);
 /* Bytes of scratch of a chunked exchange: the same rule for every backend, so that plans do not
  * depend on it. */
 int64_t zr_comm_exchange_scratch_bytes(int n_ranks, int64_t shard_bytes);

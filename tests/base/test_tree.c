@@ -1,6 +1,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "runtime/base/half.h"
 #include "runtime/base/rng.h"
 #include "runtime/comm/comm.h"
 #include "tests/support/cmocka_all.h"
@@ -41,6 +42,45 @@ static void equals_the_recursive_definition(void **state) {
           float expected = i >= counts[c] ? 0.25f : accumulate ? 0.25f + sum : sum;
           assert_memory_equal(&out[i], &expected, sizeof expected);
         }
+      }
+    }
+  }
+}
+
+static uint16_t half_parts[MOST_PARTS][COUNT];
+static const uint16_t *half_list[MOST_PARTS];
+
+static uint16_t serial_bf16(const uint16_t *const *list, int n, int i) {
+  if (n == 1) return list[0][i];
+  int split = 1;
+  while (split * 2 < n) split *= 2;
+  return zr_bf16_from_f32(zr_bf16_to_f32(serial_bf16(list, split, i)) +
+                          zr_bf16_to_f32(serial_bf16(list + split, n - split, i)));
+}
+
+/* Out of place and with the last part as the output. */
+static void bf16_is_rounded_at_each_node(void **state) {
+  (void)state;
+  static const int64_t counts[] = {0, 1, 511, 512, 513, COUNT};
+  static uint16_t out[COUNT], expected[COUNT];
+  fill(3);
+  for (int n = 1; n <= MOST_PARTS; ++n) {
+    for (int c = 0; c < 6; ++c) {
+      for (int mode = 0; mode < 3; ++mode) { /* written, accumulated, in place */
+        for (int p = 0; p < MOST_PARTS; ++p) {
+          half_list[p] = half_parts[p];
+          for (int i = 0; i < COUNT; ++i) half_parts[p][i] = zr_bf16_from_f32(parts[p][i]);
+        }
+        uint16_t *to = mode == 2 ? half_parts[n - 1] : out;
+        for (int i = 0; i < COUNT; ++i) {
+          out[i] = zr_bf16_from_f32(0.25f);
+          uint16_t sum = serial_bf16(half_list, n, i);
+          expected[i] = i >= counts[c] ? to[i]
+                        : mode == 1    ? zr_bf16_from_f32(0.25f + zr_bf16_to_f32(sum))
+                                       : sum;
+        }
+        zr_comm_tree_sum_bf16(half_list, n, to, counts[c], mode == 1);
+        assert_memory_equal(to, expected, sizeof expected);
       }
     }
   }
@@ -97,6 +137,7 @@ static void names(void **state) {
 int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(equals_the_recursive_definition),
+      cmocka_unit_test(bf16_is_rounded_at_each_node),
       cmocka_unit_test(known_shapes),
       cmocka_unit_test(out_may_be_a_part),
       cmocka_unit_test(scratch_is_bounded),

@@ -3,6 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "runtime/base/half.h"
 #include "runtime/base/rng.h"
 #include "tests/support/cmocka_all.h"
 
@@ -141,6 +142,57 @@ static void reduce_scatter_sums_in_the_tree(void **state) {
   }
 }
 
+/* The tree in bf16: a node is the fp32 sum of its two parts, rounded. */
+static uint16_t bf16_tree_of(int first, int n, int64_t i, int exact) {
+  if (n == 1) { /* 8 bits hold these integers and their sums over 16 ranks */
+    float value = float_of(first, i, exact);
+    return zr_bf16_from_f32(exact ? (float)((int)value % 16) : value);
+  }
+  int split = 1;
+  while (split * 2 < n) split *= 2;
+  float left = zr_bf16_to_f32(bf16_tree_of(first, split, i, exact));
+  return zr_bf16_from_f32(left + zr_bf16_to_f32(bf16_tree_of(first + split, n - split, i, exact)));
+}
+
+static void check_reduce_scatter_bf16(const job_t *job, int64_t count, int accumulate, int exact,
+                                      int in_place) {
+  const int64_t bytes = count * 2, scratch_bytes = job->ops->scratch_bytes(job->comm, bytes);
+  uint16_t *flat = guarded(bytes * job->n_ranks), *shard = guarded(bytes);
+  void *scratch = guarded(scratch_bytes);
+  uint16_t *out = in_place ? flat + job->rank * count : shard;
+  for (int64_t i = 0; i < count * job->n_ranks; i++) flat[i] = bf16_tree_of(job->rank, 1, i, exact);
+  for (int64_t i = 0; i < count && !in_place; i++)
+    shard[i] = zr_bf16_from_f32((float)(i % 977) * 0.37f);
+  const int64_t sent = job->ops->sent_bytes(job->comm);
+  assert_int_equal(
+      job->ops->reduce_scatter(job->comm, flat, out, bytes, ZR_BF16, accumulate, scratch), ZR_OK);
+  assert_int_equal(job->ops->sent_bytes(job->comm) - sent, (job->n_ranks - 1) * bytes);
+  int64_t n_wrong = 0;
+  for (int64_t i = 0; i < count; i++) {
+    uint16_t expected = bf16_tree_of(0, job->n_ranks, job->rank * count + i, exact);
+    float before = zr_bf16_to_f32(zr_bf16_from_f32((float)(i % 977) * 0.37f));
+    if (accumulate) expected = zr_bf16_from_f32(before + zr_bf16_to_f32(expected));
+    n_wrong += out[i] != expected;
+  }
+  for (int64_t i = 0; i < count * job->n_ranks && !in_place; i++)
+    n_wrong += flat[i] != bf16_tree_of(job->rank, 1, i, exact);
+  assert_int_equal(n_wrong, 0);
+  release(flat, bytes * job->n_ranks);
+  release(shard, bytes);
+  release(scratch, scratch_bytes);
+}
+
+static void reduce_scatter_of_bf16_rounds_each_node(void **state) {
+  const job_t job = job_of(state);
+  static const int64_t counts[] = {0, 1, 5, 1023, 32769, 131071, 524288 + 13};
+  for (size_t i = 0; i < sizeof counts / sizeof *counts; i++) {
+    const int64_t count = counts[i];
+    check_reduce_scatter_bf16(&job, count, 0, 1, 0);
+    check_reduce_scatter_bf16(&job, count, 1, 0, 0);
+    check_reduce_scatter_bf16(&job, count, 0, 0, 1);
+  }
+}
+
 static void reduce_scatter_refuses_other_types(void **state) {
   const job_t job = job_of(state);
   char data[64], scratch[4096];
@@ -219,6 +271,7 @@ int zr_cts_comm(const zr_cts_comm_t *opened, const char *name) {
       CASE(facts_are_sane),
       CASE(all_gather_puts_each_shard_in_its_place),
       CASE(reduce_scatter_sums_in_the_tree),
+      CASE(reduce_scatter_of_bf16_rounds_each_node),
       CASE(reduce_scatter_refuses_other_types),
       CASE(all_reduce_adds_integers),
       CASE(broadcast_from_each_rank),

@@ -32,17 +32,28 @@ static zr_status_t all_gather(zr_comm_t *comm, const zr_mpi_request_t *request) 
   return zr_mpi_exchange_run(comm, &exchange);
 }
 
-static void sum_floats(zr_comm_t *comm, const zr_mpi_exchange_t *x, int64_t offset, int64_t bytes,
-                       const char *slot) {
-  const zr_mpi_request_t *request = x->request;
-  for (int r = 0; r < comm->info.n_ranks; r++) {
-    const char *part = slot + r * x->chunk_bytes;
-    if (r == comm->info.rank) part = x->send + r * x->send_stride + offset;
-    comm->parts[r] = (const float *)(const void *)part;
-  }
-  float *out = (float *)(void *)((char *)request->destination + offset);
-  zr_comm_tree_sum_f32(comm->parts, comm->info.n_ranks, out, bytes / (int64_t)sizeof(float),
-                       request->accumulate);
+/* Rank r's part of a chunk: a peer's lies in the slot, this rank's own where it is sent from. */
+static const void *part_of(const zr_comm_t *comm, const zr_mpi_exchange_t *x, int r, int64_t offset,
+                           const char *slot) {
+  return r == comm->info.rank ? x->send + r * x->send_stride + offset : slot + r * x->chunk_bytes;
+}
+
+static void sum_f32(zr_comm_t *comm, const zr_mpi_exchange_t *x, int64_t offset, int64_t bytes,
+                    const char *slot) {
+  const float **parts = comm->parts;
+  for (int r = 0; r < comm->info.n_ranks; r++) parts[r] = part_of(comm, x, r, offset, slot);
+  void *out = (char *)x->request->destination + offset;
+  zr_comm_tree_sum_f32(parts, comm->info.n_ranks, out, bytes / (int64_t)sizeof **parts,
+                       x->request->accumulate);
+}
+
+static void sum_bf16(zr_comm_t *comm, const zr_mpi_exchange_t *x, int64_t offset, int64_t bytes,
+                     const char *slot) {
+  const uint16_t **parts = comm->parts;
+  for (int r = 0; r < comm->info.n_ranks; r++) parts[r] = part_of(comm, x, r, offset, slot);
+  void *out = (char *)x->request->destination + offset;
+  zr_comm_tree_sum_bf16(parts, comm->info.n_ranks, out, bytes / (int64_t)sizeof **parts,
+                        x->request->accumulate);
 }
 
 static zr_status_t reduce_scatter(zr_comm_t *comm, const zr_mpi_request_t *request) {
@@ -52,7 +63,7 @@ static zr_status_t reduce_scatter(zr_comm_t *comm, const zr_mpi_request_t *reque
                                 .send = request->source,
                                 .send_stride = request->bytes,
                                 .scratch = request->scratch,
-                                .finish = sum_floats,
+                                .finish = request->dtype == ZR_BF16 ? sum_bf16 : sum_f32,
                                 .request = request};
   cut_scratch(comm, &exchange);
   return zr_mpi_exchange_run(comm, &exchange);

@@ -73,13 +73,14 @@ static zr_status_t mpi_all_gather(zr_comm_t *comm, const void *shard, void *flat
 static zr_status_t mpi_reduce_scatter(zr_comm_t *comm, const void *flat, void *shard,
                                       int64_t shard_bytes, zr_dtype_t dtype, int accumulate,
                                       void *scratch) {
-  if (dtype != ZR_F32) {
+  if (dtype != ZR_F32 && dtype != ZR_BF16) {
     return zr_fail(ZR_ERR_UNSUPPORTED, "reduce_scatter of %s", zr_dtype_name(dtype));
   }
   const zr_mpi_request_t request = {.kind = ZR_MPI_REDUCE_SCATTER,
                                     .source = flat,
                                     .destination = shard,
                                     .bytes = shard_bytes,
+                                    .dtype = dtype,
                                     .accumulate = accumulate,
                                     .scratch = scratch};
   return hand_over(comm, &request);

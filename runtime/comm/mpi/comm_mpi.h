@@ -39,7 +39,8 @@ typedef struct {
   zr_mpi_kind_t kind;
   const void *source;
   void *destination;
-  int64_t bytes; /* of a shard, or of the whole vector */
+  int64_t bytes;    /* of a shard, or of the whole vector */
+  zr_dtype_t dtype; /* of a sum */
   int accumulate, root;
   void *scratch;
   zr_status_t status; /* the answer */
@@ -77,7 +78,7 @@ struct zr_comm_t {
   MPI_Status *statuses;  /* n_requests */
   int *indices;          /* n_requests */
   int n_left[ZR_MPI_WINDOW];
-  const float **parts; /* n_ranks */
+  void *parts; /* n_ranks pointers to the parts of a sum, of its element type */
   bool abort_sent;
   zr_mpi_abort_t abort_in, abort_out;
   MPI_Request abort_receive;

@@ -49,7 +49,7 @@ static zr_status_t get_memory(zr_comm_t *comm) {
   ZR_TRY(zr_alloc_get(comm->alloc, n_requests, sizeof *comm->requests, &comm->requests));
   ZR_TRY(zr_alloc_get(comm->alloc, n_requests, sizeof *comm->statuses, &comm->statuses));
   ZR_TRY(zr_alloc_get(comm->alloc, n_requests, sizeof *comm->indices, &comm->indices));
-  ZR_TRY(zr_alloc_get(comm->alloc, n_ranks, sizeof *comm->parts, &comm->parts));
+  ZR_TRY(zr_alloc_get(comm->alloc, n_ranks, sizeof(void *), &comm->parts));
   ZR_TRY(zr_alloc_get(comm->alloc, n_ranks, sizeof *comm->abort_sends, &comm->abort_sends));
   ZR_TRY(zr_alloc_get(comm->alloc, ZR_MPI_CHUNK_BYTES, 1, &comm->drain));
   for (size_t i = 0; i < n_requests; i++) comm->requests[i] = MPI_REQUEST_NULL;

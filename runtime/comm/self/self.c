@@ -30,11 +30,16 @@ static zr_status_t self_reduce_scatter(zr_comm_t *comm, const void *flat, void *
                                        void *scratch) {
   (void)scratch;
   ZR_TRY(zr_comm_cause_check(&comm->cause, 0));
-  if (dtype != ZR_F32) {
+  const int64_t count = shard_bytes / zr_dtype_bytes(dtype);
+  if (dtype == ZR_F32) {
+    const float *part = flat;
+    zr_comm_tree_sum_f32(&part, 1, shard, count, accumulate);
+  } else if (dtype == ZR_BF16) {
+    const uint16_t *part = flat;
+    zr_comm_tree_sum_bf16(&part, 1, shard, count, accumulate);
+  } else {
     return zr_fail(ZR_ERR_UNSUPPORTED, "reduce_scatter of %s", zr_dtype_name(dtype));
   }
-  const float *part = flat;
-  zr_comm_tree_sum_f32(&part, 1, shard, shard_bytes / (int64_t)sizeof *part, accumulate);
   return ZR_OK;
 }
 
