@@ -58,8 +58,57 @@ void zr_control_begin(zr_control_t *ctl) {
   ctl->n_bad_params = 0;
 }
 
+zr_loss_scale_params_t zr_loss_scale_defaults(void) {
+  return (zr_loss_scale_params_t){
+      .dynamic = 1, .initial = 65536, .min = 1, .window = 1000, .hysteresis = 2};
+}
+
+void zr_control_scale_init(zr_control_t *ctl) {
+  ctl->loss_scale = ctl->scale_params.initial > 0 ? ctl->scale_params.initial : 1.0;
+  ctl->scale_chances = ctl->scale_params.hysteresis;
+  ctl->scale_last_skipped = 0;
+}
+
+static void scale_after_overflow(zr_control_t *ctl) {
+  const zr_loss_scale_params_t *params = &ctl->scale_params;
+  ctl->scale_last_skipped = ctl->iteration;
+  if (ctl->scale_chances > 1) {
+    ctl->scale_chances -= 1;
+    return;
+  }
+  ctl->scale_at_min = ctl->loss_scale <= params->min;
+  double half = ctl->loss_scale / 2;
+  if (!ctl->scale_at_min) ctl->loss_scale = half > params->min ? half : params->min;
+}
+
+static void scale_after_good_step(zr_control_t *ctl) {
+  const zr_loss_scale_params_t *params = &ctl->scale_params;
+  if (params->consecutive_hysteresis) ctl->scale_chances = params->hysteresis;
+  /* DeepSpeed counts the good steps before this one: the first doubling comes one step late. */
+  int64_t n_before = ctl->iteration - ctl->scale_last_skipped - 1;
+  if (params->window <= 0 || n_before <= 0 || n_before % params->window != 0) return;
+  ctl->scale_chances = params->hysteresis;
+  ctl->loss_scale *= 2;
+}
+
+/* The scale of the next step. */
+static void move_scale(zr_control_t *ctl) {
+  ctl->scale_at_min = 0;
+  if (!ctl->scale_params.dynamic) return;
+  if (ctl->skip) {
+    scale_after_overflow(ctl);
+  } else {
+    scale_after_good_step(ctl);
+  }
+}
+
+static double scale_of(const zr_control_t *ctl) {
+  return ctl->loss_scale > 0 ? ctl->loss_scale : 1.0;
+}
+
 void zr_control_count(zr_control_t *ctl) {
-  ctl->inv_tokens = ctl->count_local > 0 ? (float)(1.0 / (double)ctl->count_local) : 0.0f;
+  double count = (double)ctl->count_local;
+  ctl->inv_tokens = ctl->count_local > 0 ? (float)(scale_of(ctl) / count) : 0.0f;
 }
 
 /* torch.nn.utils.clip_grad_norm_ */
@@ -91,12 +140,14 @@ void zr_control_update(zr_control_t *ctl) {
   double count = (double)ctl->count_local;
   double loss_sum = zr_exact_value(&ctl->loss);
   ctl->loss_value = ctl->count_local > 0 ? loss_sum / count : loss_sum;
-  ctl->grad_norm = sqrt(zr_exact_value(&ctl->norm));
+  ctl->scale_now = scale_of(ctl);
+  ctl->grad_norm = sqrt(zr_exact_value(&ctl->norm)) / ctl->scale_now;
   ctl->lr_now = zr_schedule_lr(&ctl->schedule, ctl->step + 1);
   ctl->skip = !(isfinite(ctl->loss_value) && isfinite(ctl->grad_norm));
   ctl->clip = ctl->skip ? 1.0 : clip_coefficient(ctl->max_grad_norm, ctl->grad_norm);
-  ctl->clip_coef = (float)ctl->clip;
+  ctl->clip_coef = (float)(ctl->clip / ctl->scale_now);
   derive_update(ctl, ctl->step + 1);
+  move_scale(ctl);
   if (ctl->skip) {
     ctl->skipped += 1;
     ctl->skipped_in_row += 1;
@@ -126,6 +177,8 @@ void zr_control_end(zr_control_t *ctl) {
       .grad_norm = ctl->grad_norm,
       .clip_coef = ctl->clip,
       .lr = ctl->lr_now,
+      .loss_scale = ctl->scale_now,
+      .scale_at_min = ctl->scale_at_min,
       .digest_params = ctl->last_digest[0],
       .digest_states = ctl->last_digest[1],
       .flags = ctl->flags,

@@ -31,6 +31,23 @@ typedef struct {
 } zr_schedule_params_t;
 double zr_schedule_lr(const zr_schedule_params_t *schedule, int64_t step);
 
+/* Loss scaling for fp16: gradients are those of loss * scale. DeepSpeed's rules (DynamicLossScaler)
+ * and, in brackets, its defaults. A step whose loss or gradient is not finite is skipped. Each such
+ * step halves the scale, never below `min`, once `hysteresis` - 1 of them have been let pass. The
+ * scale doubles at the good step that has `window` good ones, or a multiple, between itself and the
+ * last skipped one; then the full hysteresis is due again (with `consecutive_hysteresis`, after any
+ * good step). */
+typedef struct {
+  int64_t dynamic;                /* 0: the scale stays at `initial` (static), whatever happens */
+  double initial;                 /* [65536]; > 0 */
+  double min;                     /* [1] */
+  int64_t window;                 /* [1000] */
+  int64_t hysteresis;             /* [2] */
+  int64_t consecutive_hysteresis; /* [0] */
+} zr_loss_scale_params_t;
+/* DeepSpeed's defaults with loss_scale: 0, dynamic. */
+zr_loss_scale_params_t zr_loss_scale_defaults(void);
+
 enum { ZR_CONTROL_RECORDS = 4 };
 
 /* What the log line of a step needs; written by control_end. */
@@ -45,9 +62,11 @@ typedef struct {
   int64_t
       n_bad_params; /* parameters that this update made non-finite (own shard; > 0 ends the run) */
   double loss;      /* sum of losses / step_tokens */
-  double grad_norm; /* before clipping */
+  double grad_norm; /* before clipping, of the gradient without the loss scale */
   double clip_coef;
   double lr;
+  double loss_scale;    /* of this step; 1 when unused */
+  int64_t scale_at_min; /* 1: was to be halved and can not: DeepSpeed ends the run */
   uint64_t digest_params, digest_states;
   int64_t flags; /* as the all-reduce left them: how many ranks asked to save, to stop */
 } zr_step_record_t;
@@ -61,11 +80,15 @@ typedef struct {
   double max_grad_norm;    /* 0: no clipping */
   int64_t bias_correction; /* 1: as torch */
   int64_t l2; /* 1: weight decay is added to the gradient (Adam), 0: decoupled (AdamW) */
+  zr_loss_scale_params_t scale_params;
 
   /* persistent counters: saved in checkpoints */
   int64_t iteration, step, skipped, skipped_in_row, tokens;
   int64_t param_digest_valid; /* 0 until an update has taken digests */
   uint64_t last_digest[2];    /* what a skipped step repeats */
+  double loss_scale;          /* of the next step; 0 means unused, as 1 does */
+  int64_t scale_chances;      /* overflows until the scale is halved, that one included */
+  int64_t scale_last_skipped; /* iteration, 0: none yet */
 
   /* all-reduce 1: before the backward */
   int64_t count_local; /* becomes the sum over ranks */
@@ -78,15 +101,21 @@ typedef struct {
   int64_t n_bad_params;
 
   /* derived; fp32 values are what kernels use */
-  float inv_tokens, pad0_;
-  double loss_value, grad_norm, clip, lr_now;
-  float clip_coef, lr_f32, decay_mul; /* decay_mul = (float)(1 - lr wd) computed in double */
-  float step_size;                    /* (float)(lr / (1 - beta1^t)) */
-  float inv_sqrt_bias2;               /* (float)(1 / sqrt(1 - beta2^t)) */
+  float inv_tokens, pad0_; /* (float)(loss scale / count_local) */
+  double loss_value, grad_norm, clip, lr_now, scale_now;
+  int64_t scale_at_min;
+  float clip_coef;         /* (float)(clip / scale_now): what gradients are multiplied with */
+  float lr_f32, decay_mul; /* decay_mul = (float)(1 - lr wd) computed in double */
+  float step_size;         /* (float)(lr / (1 - beta1^t)) */
+  float inv_sqrt_bias2;    /* (float)(1 / sqrt(1 - beta2^t)) */
   float beta1_f32, beta2_f32, one_minus_beta1, one_minus_beta2, eps_f32;
   int64_t skip;                                /* 1: non-finite norm or loss */
   zr_step_record_t record[ZR_CONTROL_RECORDS]; /* of iteration i in slot i % ZR_CONTROL_RECORDS */
 } zr_control_t;
+
+/* Before the first step of a new run: the scale and its counters from scale_params. A resumed run
+ * sets the three persistent fields as they were instead. */
+void zr_control_scale_init(zr_control_t *ctl);
 
 /* Scalar rules, called by every backend's `run` for the control kinds. */
 void zr_control_begin(zr_control_t *ctl);

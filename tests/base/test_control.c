@@ -3,6 +3,7 @@
 
 #include "kernels/adamw.h"
 #include "kernels/control.h"
+#include "runtime/base/rng.h"
 #include "tests/support/cmocka_all.h"
 
 static void near(double a, double b, double relative) {
@@ -187,6 +188,139 @@ static void adamw_follows_its_definition(void **state) {
   }
 }
 
+static void the_scale_follows_its_rules(void **state) {
+  (void)state;
+  zr_control_t ctl = fresh();
+  ctl.scale_params =
+      (zr_loss_scale_params_t){.dynamic = 1, .initial = 16, .min = 4, .window = 3, .hysteresis = 2};
+  zr_control_scale_init(&ctl);
+  /* o: overflow, .: a good step; under each the scale that the next step has */
+  static const char *steps = "....o.oo..o.ooo";
+  static const double after[] = {16, 16, 16, 32, 32, 32, 16, 8, 8, 8, 4, 4, 4, 4, 4};
+  double now = 16;
+  for (int i = 0; steps[i] != 0; ++i) {
+    one_step(&ctl, 8, 1, steps[i] == 'o' ? INFINITY : 1);
+    const zr_step_record_t *r = &ctl.record[(i + 1) % ZR_CONTROL_RECORDS];
+    assert_true(r->loss_scale == now && ctl.loss_scale == after[i]);
+    assert_int_equal(r->scale_at_min, steps[i] == 'o' && now == 4);
+    assert_int_equal(r->skipped_now, steps[i] == 'o');
+    now = after[i];
+  }
+  assert_int_equal(ctl.step, 8); /* skipped ones are not counted, so no schedule moves */
+}
+
+/* DynamicLossScaler.update_scale, statement by statement, without its exception. */
+typedef struct {
+  double cur_scale, min_scale;
+  int64_t cur_iter, last_overflow_iter, scale_window, delayed_shift, cur_hysteresis;
+  int consecutive;
+} deepspeed_t;
+
+static void deepspeed_update_scale(deepspeed_t *s, int overflow) {
+  if (overflow) {
+    if (s->delayed_shift == 1 || s->cur_hysteresis == 1) {
+      s->cur_scale = fmax(s->cur_scale / 2, s->min_scale);
+    } else {
+      s->cur_hysteresis -= 1;
+    }
+    s->last_overflow_iter = s->cur_iter;
+  } else {
+    if (s->consecutive) s->cur_hysteresis = s->delayed_shift;
+    int64_t stable = s->cur_iter - s->last_overflow_iter - 1;
+    if (stable > 0 && stable % s->scale_window == 0) {
+      if (!s->consecutive) s->cur_hysteresis = s->delayed_shift;
+      s->cur_scale *= 2;
+    }
+  }
+  s->cur_iter += 1;
+}
+
+static void the_scale_moves_as_deepspeeds(void **state) {
+  (void)state;
+  for (int n = 0; n < 48; ++n) {
+    zr_loss_scale_params_t params = {.dynamic = 1, .initial = n % 5 ? 65536 : 3, .min = n % 3 + 1};
+    params.window = 1 + n % 7 * 2;
+    params.hysteresis = 1 + n % 4;
+    params.consecutive_hysteresis = n / 24;
+    deepspeed_t s = {params.initial,    params.min,        0,     -1, params.window,
+                     params.hysteresis, params.hysteresis, n / 24};
+    zr_control_t ctl = fresh();
+    ctl.scale_params = params;
+    zr_control_scale_init(&ctl);
+    for (uint64_t i = 0; i < 400; ++i) {
+      int overflow = zr_mix64((uint64_t)n * 1000 + i) % 16 < (uint64_t)(i / 100 % 2 ? 1 : 5);
+      one_step(&ctl, 3, overflow && i % 2 ? NAN : 1, overflow && i % 2 == 0 ? INFINITY : 1);
+      deepspeed_update_scale(&s, overflow);
+      assert_true(ctl.loss_scale == s.cur_scale);
+      assert_int_equal(ctl.scale_chances, s.cur_hysteresis);
+    }
+  }
+}
+
+static void the_default_scale(void **state) {
+  (void)state;
+  zr_control_t ctl = fresh();
+  ctl.scale_params = zr_loss_scale_defaults();
+  zr_control_scale_init(&ctl);
+  for (int i = 1; i <= 2002; ++i) {
+    one_step(&ctl, 8, 1, 1);
+    assert_true(ctl.loss_scale == (i <= 1000 ? 65536 : i <= 2000 ? 131072 : 262144));
+  }
+}
+
+static void a_static_scale_stays(void **state) {
+  (void)state;
+  zr_control_t ctl = fresh();
+  ctl.scale_params = (zr_loss_scale_params_t){.initial = 128, .window = 1, .hysteresis = 1};
+  zr_control_scale_init(&ctl);
+  for (int i = 0; i < 8; ++i) {
+    one_step(&ctl, 8, 1, i % 3 ? 1 : INFINITY);
+    assert_true(ctl.loss_scale == 128 && ctl.inv_tokens == 16 && ctl.skip == (i % 3 == 0));
+    assert_int_equal(ctl.scale_at_min, 0);
+  }
+}
+
+/* Scaled by a power of two and nothing lost to it, an update has the same bits. */
+static void a_scaled_update_is_the_same_update(void **state) {
+  (void)state;
+  zr_control_t plain = fresh(), scaled = fresh();
+  scaled.scale_params = zr_loss_scale_defaults();
+  zr_control_scale_init(&scaled);
+  float p[2] = {0.5f, 0.5f}, m[2] = {0, 0}, v[2] = {0, 0};
+  for (int t = 1; t <= 20; ++t) {
+    float g = (float)sin(t * 1.7);
+    double norm = t % 3 ? 0.5 : 4; /* clipped every third step */
+    one_step(&plain, 12, 20, norm);
+    one_step(&scaled, 12, 20, norm * 0x1p32);
+    assert_true(scaled.inv_tokens == plain.inv_tokens * 0x1p16f);
+    zr_step_record_t a = plain.record[t % ZR_CONTROL_RECORDS];
+    zr_step_record_t b = scaled.record[t % ZR_CONTROL_RECORDS];
+    assert_true(a.loss_scale == 1 && b.loss_scale == 65536 && plain.loss_scale == 0);
+    assert_true(a.grad_norm == b.grad_norm && a.clip_coef == b.clip_coef && a.loss == b.loss);
+    assert_true(plain.clip_coef == (float)a.clip_coef);
+    zr_adamw_element(&plain, 1, g, &p[0], &m[0], &v[0]);
+    zr_adamw_element(&scaled, 1, g * 0x1p16f, &p[1], &m[1], &v[1]);
+    assert_true(p[0] == p[1] && m[0] == m[1] && v[0] == v[1]);
+  }
+}
+
+static void a_split_master_is_updated_as_a_whole_one(void **state) {
+  (void)state;
+  zr_control_t ctl = fresh();
+  float p = 0.5f, m[2] = {0, 0}, v[2] = {0, 0};
+  uint16_t high = 0;
+  int16_t low = 0;
+  zr_master_split(p, &high, &low);
+  for (int t = 1; t <= 200; ++t) {
+    float g = (float)sin(t * 1.7);
+    one_step(&ctl, 8, 20, 0.5);
+    zr_adamw_element(&ctl, 1, g, &p, &m[0], &v[0]);
+    float master = zr_adamw_split(&ctl, 1, g, &high, &low, &m[1], &v[1]);
+    assert_true(master == p && zr_master_join(high, low) == p && m[0] == m[1] && v[0] == v[1]);
+    near(zr_bf16_to_f32(high), p, 0x1p-8);
+  }
+}
+
 int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(schedules),
@@ -195,6 +329,12 @@ int main(void) {
       cmocka_unit_test(a_bad_step_changes_nothing_but_counters),
       cmocka_unit_test(no_counted_token_is_still_a_step),
       cmocka_unit_test(adamw_follows_its_definition),
+      cmocka_unit_test(the_scale_follows_its_rules),
+      cmocka_unit_test(the_scale_moves_as_deepspeeds),
+      cmocka_unit_test(the_default_scale),
+      cmocka_unit_test(a_static_scale_stays),
+      cmocka_unit_test(a_scaled_update_is_the_same_update),
+      cmocka_unit_test(a_split_master_is_updated_as_a_whole_one),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }
