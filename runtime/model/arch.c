@@ -31,10 +31,17 @@ int32_t zr_arch_linear(zr_recorder_t *a, const char *name, int32_t x, int64_t in
   return y;
 }
 
+/* Statistics stay fp32 whatever the compute type. */
+static int32_t fp32_value(zr_recorder_t *a, const char *name, int64_t elems) {
+  int32_t value = zr_tape_value(a->tape, name, elems);
+  if (a->tape->status == ZR_OK) a->tape->value[value].dtype = ZR_F32;
+  return value;
+}
+
 static int32_t stats_value(zr_recorder_t *a, const char *norm, int64_t elems) {
   char name[32];
   snprintf(name, sizeof name, "%s.stats", norm);
-  return zr_tape_value(a->tape, name, elems);
+  return fp32_value(a, name, elems);
 }
 
 int32_t zr_arch_layernorm(zr_recorder_t *a, const char *name, int32_t x, int32_t weight,
@@ -71,7 +78,7 @@ void zr_arch_rope(zr_recorder_t *a, int32_t qkv) {
 int32_t zr_arch_attention(zr_recorder_t *a, int32_t qkv) {
   const zr_model_config_t *c = a->config;
   int32_t y = zr_tape_value(a->tape, "att", a->rows * c->n_heads * c->head_dim);
-  int32_t lse = zr_tape_value(a->tape, "lse", a->rows * c->n_heads);
+  int32_t lse = fp32_value(a, "lse", a->rows * c->n_heads);
   int64_t attr[] = {a->run->micro_batch, a->run->seq_len, c->n_heads, c->n_kv_heads, c->head_dim};
   zr_tape_operand_t operand[] = {ALL(qkv, ZR_READ), ALL(y, ZR_WRITE), ALL(lse, ZR_WRITE)};
   double scale = 1.0 / __builtin_sqrt((double)c->head_dim);

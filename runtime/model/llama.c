@@ -56,7 +56,10 @@ void zr_arch_llama_record(zr_tape_t *tape, const zr_model_config_t *config,
   zr_recorder_t a = {tape, config, run, run->micro_batch * run->seq_len};
   zr_tape_unit(tape, "embed");
   tape->rope_table = zr_tape_value(tape, "rope", run->seq_len * config->head_dim);
-  if (tape->status == ZR_OK) tape->value[tape->rope_table].kind = ZR_VALUE_TABLE;
+  if (tape->status == ZR_OK) {
+    tape->value[tape->rope_table].kind = ZR_VALUE_TABLE;
+    tape->value[tape->rope_table].dtype = ZR_F32;
+  }
   int32_t embed = zr_tape_param(tape, "model.embed_tokens.weight", config->vocab_size,
                                 config->hidden_size, 2, ZR_INIT_NORMAL, true);
   int32_t h = zr_arch_embedding(&a, embed, -1);

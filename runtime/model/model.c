@@ -133,7 +133,7 @@ zr_status_t zr_model_record(zr_alloc_t *alloc, const zr_model_config_t *config,
     return zr_fail(ZR_ERR_CONFIG, "data.seq_len: %lld is longer than the model's %lld positions",
                    (long long)run->seq_len, (long long)config->max_positions);
   zr_tape_t *tape = NULL;
-  ZR_TRY(zr_tape_create(alloc, run->micro_batch * run->seq_len, &tape));
+  ZR_TRY(zr_tape_create(alloc, run->micro_batch * run->seq_len, run->dtype, &tape));
   if (config->arch == ZR_ARCH_GPT2) {
     zr_arch_gpt2_record(tape, config, run);
   } else {

@@ -43,6 +43,7 @@ typedef struct {
   int64_t micro_batch, seq_len; /* rows T = micro_batch * seq_len */
   int64_t logits_chunk;         /* rows of logits at once; 0: 1024 */
   bool training;                /* head_loss and backward; false: head_eval */
+  zr_dtype_t dtype; /* of parameters and activations: ZR_F32 (also if 0), ZR_BF16, ZR_F16 */
 } zr_model_run_t;
 
 /* Records forward (and, in training, backward) of one micro-batch on a new tape. */

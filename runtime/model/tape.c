@@ -2,10 +2,12 @@
 
 #include <string.h>
 
-zr_status_t zr_tape_create(zr_alloc_t *alloc, int64_t rows, zr_tape_t **out_tape) {
+zr_status_t zr_tape_create(zr_alloc_t *alloc, int64_t rows, zr_dtype_t dtype,
+                           zr_tape_t **out_tape) {
   zr_tape_t *tape = NULL;
   ZR_TRY(zr_alloc_get(alloc, 1, sizeof *tape, &tape));
   tape->alloc = alloc;
+  tape->dtype = dtype == ZR_U8 ? ZR_F32 : (int32_t)dtype;
   tape->rope_table = -1;
   tape->tokens = zr_tape_value(tape, "tokens", rows);
   tape->targets = zr_tape_value(tape, "targets", rows);
@@ -63,7 +65,7 @@ static int32_t add_value(zr_tape_t *tape, const char *name, int32_t kind, int64_
   value->kind = kind;
   value->unit = (int32_t)tape->n_units - 1;
   value->elems = elems;
-  value->dtype = ZR_F32;
+  value->dtype = tape->dtype;
   value->tensor = value->of = value->use_unit = value->grad = -1;
   return (int32_t)tape->n_values++;
 }

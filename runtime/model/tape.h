@@ -70,6 +70,7 @@ typedef struct {
 
 typedef struct {
   zr_alloc_t *alloc;
+  int32_t dtype; /* of parameters and activations */
   zr_tape_tensor_t *tensor;
   size_t n_tensors, tensor_capacity;
   zr_value_t *value;
@@ -84,7 +85,8 @@ typedef struct {
                          reports it */
 } zr_tape_t;
 
-zr_status_t zr_tape_create(zr_alloc_t *alloc, int64_t rows, zr_tape_t **out_tape) ZR_MUST_CHECK;
+zr_status_t zr_tape_create(zr_alloc_t *alloc, int64_t rows, zr_dtype_t dtype,
+                           zr_tape_t **out_tape) ZR_MUST_CHECK;
 void zr_tape_destroy(zr_tape_t *tape);
 
 void zr_tape_unit(zr_tape_t *tape, const char *name); /* begins the next unit */

@@ -12,25 +12,36 @@ static zr_status_t persistent(zr_build_t *build, const char *unit, const char *w
                             out_buffer);
 }
 
+/* What 16-bit parameters leave of their fp32 master: bf16 its lower half, fp16 all of it. */
+static zr_status_t unit_low(zr_build_t *build, zr_zero_unit_t *unit, int64_t elems) {
+  unit->low = -1;
+  if (build->param_dtype == ZR_F32) return ZR_OK;
+  zr_dtype_t dtype = build->param_dtype == ZR_BF16 ? ZR_I16 : ZR_F32;
+  return persistent(build, unit->name, "low", ZR_CATEGORY_OPTIMIZER, dtype,
+                    elems * zr_dtype_bytes(dtype), &unit->low);
+}
+
 /* States of one unit: whole, or this rank's shard, by stage. */
 static zr_status_t unit_states(zr_build_t *build, zr_zero_unit_t *unit, int32_t *out_grad) {
   int stage = build->options->n_ranks > 1 ? build->options->stage : 0;
   unit->param_sharded = stage >= 3;
   unit->optimizer_sharded = stage >= 1;
-  int64_t flat = unit->flat_elems * 4, shard = unit->shard_elems * 4;
-  int64_t states = unit->optimizer_sharded ? shard : flat;
+  int64_t held = unit->optimizer_sharded ? unit->shard_elems : unit->flat_elems;
+  int64_t params = unit->param_sharded ? unit->shard_elems : unit->flat_elems;
   int64_t layout =
       (int64_t)sizeof(zr_kern_layout_t) + unit->n_tensors * (int64_t)sizeof(zr_kern_tensor_t);
   ZR_TRY(persistent(build, unit->name, "layout", ZR_CATEGORY_DATA, ZR_U8, layout, &unit->layout));
-  ZR_TRY(persistent(build, unit->name, "param", ZR_CATEGORY_PARAM, ZR_F32,
-                    unit->param_sharded ? shard : flat, &unit->param));
-  ZR_TRY(persistent(build, unit->name, "exp_avg", ZR_CATEGORY_OPTIMIZER, ZR_F32, states,
+  ZR_TRY(persistent(build, unit->name, "param", ZR_CATEGORY_PARAM, build->param_dtype,
+                    params * build->param_bytes, &unit->param));
+  ZR_TRY(unit_low(build, unit, held));
+  ZR_TRY(persistent(build, unit->name, "exp_avg", ZR_CATEGORY_OPTIMIZER, ZR_F32, held * 4,
                     &unit->exp_avg));
-  ZR_TRY(persistent(build, unit->name, "exp_avg_sq", ZR_CATEGORY_OPTIMIZER, ZR_F32, states,
+  ZR_TRY(persistent(build, unit->name, "exp_avg_sq", ZR_CATEGORY_OPTIMIZER, ZR_F32, held * 4,
                     &unit->exp_avg_sq));
   *out_grad = -1;
   if (build->options->stage >= 2) return ZR_OK;
-  return persistent(build, unit->name, "grad", ZR_CATEGORY_GRAD, ZR_F32, flat, out_grad);
+  return persistent(build, unit->name, "grad", ZR_CATEGORY_GRAD, build->grad_dtype,
+                    unit->flat_elems * build->grad_bytes, out_grad);
 }
 
 /* The same buffers with the same indices in every plan of the program. */
@@ -128,6 +139,10 @@ zr_status_t zr_build_create(zr_zero_t *zero, const zr_tape_t *tape, const char *
   build->options = &zero->options;
   build->tape = tape;
   build->n_micro = n_micro;
+  build->param_dtype = (zr_dtype_t)tape->dtype;
+  build->grad_dtype = zero->options.grad_dtype;
+  build->param_bytes = zr_dtype_bytes(build->param_dtype);
+  build->grad_bytes = zr_dtype_bytes(build->grad_dtype);
   zr_status_t status = build_init(build, name);
   if (status != ZR_OK) {
     build_destroy(build);

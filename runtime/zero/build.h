@@ -58,8 +58,10 @@ typedef struct {
   zr_plan_t *plan;
   int32_t phase;
   int32_t control, rope; /* buffers */
-  int32_t *grad_flat;    /* [n_units] persistent gradient flats (stages 0, 1), else -1 */
-  int32_t *value_buffer; /* [n_micro][n_values]; -1 until made */
+  zr_dtype_t param_dtype, grad_dtype;
+  int64_t param_bytes, grad_bytes; /* of one element */
+  int32_t *grad_flat;              /* [n_units] persistent gradient flats (stages 0, 1), else -1 */
+  int32_t *value_buffer;           /* [n_micro][n_values]; -1 until made */
   int64_t n_micro;
   size_t n_trees;
   zr_grad_tree_t *tree;

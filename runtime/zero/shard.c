@@ -82,11 +82,12 @@ static zr_status_t gather_unit(zr_build_t *build, int32_t index) {
   /* The copy is still there if the prefetched gather would start before it is released. */
   int32_t start = build->phase - (int32_t)build->options->prefetch;
   if (build->gathered[index] < 0 || start > build->gathered_phase[index] + 1) {
-    ZR_TRY(zr_build_buffer(build, index, "gathered", build->phase, -1, ZR_CATEGORY_GATHERED, ZR_F32,
-                           unit->flat_elems * 4, &build->gathered[index]));
+    ZR_TRY(zr_build_buffer(build, index, "gathered", build->phase, -1, ZR_CATEGORY_GATHERED,
+                           build->param_dtype, unit->flat_elems * build->param_bytes,
+                           &build->gathered[index]));
     zr_operand_t operand[] = {zr_build_all(build, unit->param, ZR_READ),
                               zr_build_all(build, build->gathered[index], ZR_WRITE)};
-    int64_t bytes = unit->shard_elems * 4;
+    int64_t bytes = unit->shard_elems * build->param_bytes;
     ZR_TRY(zr_build_op(build, ZR_OP_ALL_GATHER, index, -1, &bytes, 0, 2, operand));
   }
   build->gathered_phase[index] = build->phase;
@@ -122,7 +123,8 @@ static bool tree_in_segment(const zr_grad_tree_t *tree, const zr_segment_t *segm
 static zr_status_t fill_gaps(zr_build_t *build, const zr_grad_tree_t *tree, int32_t flat) {
   for (size_t i = tree->first_gap; i < tree->first_gap + tree->n_gaps; i++) {
     int64_t begin = build->gap[i].begin, elems = build->gap[i].end - begin;
-    zr_operand_t operand = zr_operand_part(flat, begin * 4, elems * 4, ZR_WRITE);
+    zr_operand_t operand =
+        zr_operand_part(flat, begin * build->grad_bytes, elems * build->grad_bytes, ZR_WRITE);
     ZR_TRY(zr_build_op(build, ZR_OP_FILL, tree->unit, -1, &elems, 0.0, 1, &operand));
   }
   return ZR_OK;
@@ -142,8 +144,9 @@ static zr_status_t flat_slot(zr_build_t *build, zr_grad_tree_t *tree, int slot) 
     return ZR_OK;
   }
   return zr_build_buffer(build, tree->unit, tree->tied ? "tied_grad" : "grad", tree->n_flats_made++,
-                         -1, ZR_CATEGORY_PARTIAL, ZR_F32,
-                         build->zero->unit[tree->unit].flat_elems * 4, &tree->flat[slot]);
+                         -1, ZR_CATEGORY_PARTIAL, build->grad_dtype,
+                         build->zero->unit[tree->unit].flat_elems * build->grad_bytes,
+                         &tree->flat[slot]);
 }
 
 zr_status_t zr_shard_begin_leaf(zr_build_t *build, const zr_segment_t *segment, int64_t micro) {
@@ -161,7 +164,7 @@ zr_status_t zr_shard_begin_leaf(zr_build_t *build, const zr_segment_t *segment, 
 
 static zr_status_t add_into(zr_build_t *build, int32_t kind, int32_t unit, int32_t from,
                             int32_t into) {
-  int64_t elems = build->plan->buffer[from].bytes / 4;
+  int64_t elems = build->plan->buffer[from].bytes / build->grad_bytes;
   zr_operand_t operand[] = {zr_build_all(build, from, ZR_READ),
                             zr_build_all(build, into, ZR_ACCUMULATE)};
   return zr_build_op(build, kind, unit, -1, &elems, 0, 2, operand);
@@ -170,10 +173,10 @@ static zr_status_t add_into(zr_build_t *build, int32_t kind, int32_t unit, int32
 static zr_status_t reduce_group(zr_build_t *build, zr_grad_tree_t *tree) {
   const zr_zero_unit_t *unit = &build->zero->unit[tree->unit];
   zr_tree_step_t step = zr_tree_next(&tree->groups);
-  int64_t bytes = unit->shard_elems * 4;
+  int64_t bytes = unit->shard_elems * build->grad_bytes;
   if (!step.accumulate)
     ZR_TRY(zr_build_buffer(build, tree->unit, tree->tied ? "tied_sum" : "sum",
-                           tree->n_shards_made++, -1, ZR_CATEGORY_GRAD, ZR_F32, bytes,
+                           tree->n_shards_made++, -1, ZR_CATEGORY_GRAD, build->grad_dtype, bytes,
                            &tree->shard[step.slot]));
   zr_operand_t operand[] = {
       zr_build_all(build, tree->flat[0], ZR_READ),

@@ -52,7 +52,9 @@ static zr_status_t value_buffer(zr_build_t *build, int32_t id, int64_t micro, in
 /* A tensor's part of a flat of its unit. */
 static zr_operand_t tensor_part(const zr_build_t *build, const zr_value_t *value, int32_t flat,
                                 zr_access_t access) {
-  return zr_operand_part(flat, build->tensor_begin[value->tensor] * 4, value->elems * 4, access);
+  int64_t item = value->kind == ZR_VALUE_PARAM ? build->param_bytes : build->grad_bytes;
+  return zr_operand_part(flat, build->tensor_begin[value->tensor] * item, value->elems * item,
+                         access);
 }
 
 static zr_status_t lower_operand(zr_build_t *build, const zr_tape_operand_t *from, int64_t micro,

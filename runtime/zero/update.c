@@ -19,7 +19,7 @@ static zr_status_t unit_sum(zr_build_t *build, int32_t unit, int32_t *out_buffer
     return zr_fail(ZR_ERR_INTERNAL, "unit %s has no gradient", build->zero->unit[unit].name);
   *out_buffer = own->result;
   if (tied == NULL) return ZR_OK;
-  int64_t elems = build->plan->buffer[tied->result].bytes / 4;
+  int64_t elems = build->plan->buffer[tied->result].bytes / build->grad_bytes;
   zr_operand_t operand[] = {zr_build_all(build, tied->result, ZR_READ),
                             zr_build_all(build, own->result, ZR_ACCUMULATE)};
   int32_t kind = build->options->n_ranks == 1 ? ZR_OP_ACCUMULATE : ZR_OP_SHARD_ADD;
@@ -32,7 +32,7 @@ static bool gathers_gradient(const zr_build_t *build) {
 }
 
 static zr_status_t gather_gradient(zr_build_t *build, int32_t unit) {
-  int64_t bytes = build->zero->unit[unit].shard_elems * 4;
+  int64_t bytes = build->zero->unit[unit].shard_elems * build->grad_bytes;
   zr_operand_t gather[] = {zr_build_all(build, build->grad[unit], ZR_READ),
                            zr_build_all(build, build->grad_flat[unit], ZR_WRITE)};
   return zr_build_op(build, ZR_OP_ALL_GATHER, unit, -1, &bytes, 0, 2, gather);
@@ -48,7 +48,7 @@ zr_status_t zr_update_gradient(zr_build_t *build, int32_t unit) {
 
 static zr_status_t norm_of(zr_build_t *build, int32_t unit) {
   int32_t grad = build->grad[unit];
-  int64_t elems = build->plan->buffer[grad].bytes / 4;
+  int64_t elems = build->plan->buffer[grad].bytes / build->grad_bytes;
   zr_operand_t norm[] = {zr_build_all(build, grad, ZR_READ),
                          zr_build_all(build, build->control, ZR_ACCUMULATE)};
   return zr_build_op(build, ZR_OP_BLOCK_NORM, unit, -1, &elems, 0, 2, norm);
@@ -56,28 +56,30 @@ static zr_status_t norm_of(zr_build_t *build, int32_t unit) {
 
 static zr_status_t update_unit(zr_build_t *build, int32_t index) {
   const zr_zero_unit_t *unit = &build->zero->unit[index];
-  int64_t shard_bytes = unit->shard_elems * 4;
+  int64_t shard_bytes = unit->shard_elems * build->param_bytes;
   int32_t grad = gathers_gradient(build) ? build->grad_flat[index] : build->grad[index];
   bool cut = unit->optimizer_sharded;
   zr_operand_t param = zr_build_all(build, unit->param, ZR_ACCUMULATE);
   if (cut && !unit->param_sharded)
     param = zr_operand_shard(unit->param, shard_bytes, ZR_ACCUMULATE);
-  zr_operand_t operand[] = {param,
-                            zr_build_all(build, grad, ZR_READ),
-                            zr_build_all(build, unit->exp_avg, ZR_ACCUMULATE),
-                            zr_build_all(build, unit->exp_avg_sq, ZR_ACCUMULATE),
-                            zr_build_all(build, unit->layout, ZR_READ),
-                            zr_build_all(build, build->control, ZR_ACCUMULATE)};
+  zr_operand_t operand[] = {
+      param,
+      zr_build_all(build, grad, ZR_READ),
+      zr_build_all(build, unit->exp_avg, ZR_ACCUMULATE),
+      zr_build_all(build, unit->exp_avg_sq, ZR_ACCUMULATE),
+      zr_build_all(build, unit->layout, ZR_READ),
+      zr_build_all(build, build->control, ZR_ACCUMULATE),
+      unit->low < 0 ? zr_operand_none() : zr_build_all(build, unit->low, ZR_ACCUMULATE)};
   int64_t attr[] = {cut ? unit->shard_elems : unit->flat_elems, 0, cut ? unit->shard_elems : 0,
                     unit->shard_elems};
-  return zr_build_op(build, ZR_OP_ADAMW, index, -1, attr, 0, 6, operand);
+  return zr_build_op(build, ZR_OP_ADAMW, index, -1, attr, 0, 7, operand);
 }
 
 /* Stages 1 and 2: everyone's shards of the new parameters. */
 static zr_status_t gather_param(zr_build_t *build, int32_t index) {
   const zr_zero_unit_t *unit = &build->zero->unit[index];
   if (!unit->optimizer_sharded || unit->param_sharded) return ZR_OK;
-  int64_t shard_bytes = unit->shard_elems * 4;
+  int64_t shard_bytes = unit->shard_elems * build->param_bytes;
   zr_operand_t gather[] = {zr_operand_shard(unit->param, shard_bytes, ZR_READ),
                            zr_build_all(build, unit->param, ZR_WRITE)};
   return zr_build_op(build, ZR_OP_ALL_GATHER, index, -1, &shard_bytes, 0, 2, gather);

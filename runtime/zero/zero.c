@@ -53,6 +53,8 @@ static zr_status_t resolve(zr_zero_options_t *o) {
         "plan.group: 2^%lld does not divide the %lld micro-batches of a rank; at most %lld",
         (long long)o->group, (long long)o->n_micro, (long long)twos(o->n_micro));
   if (o->run.logits_chunk <= 0) o->run.logits_chunk = 1024;
+  if (o->run.dtype == ZR_U8) o->run.dtype = ZR_F32;
+  if (o->grad_dtype == ZR_U8) o->grad_dtype = ZR_F32;
   return zr_model_resolve(&o->model);
 }
 

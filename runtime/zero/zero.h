@@ -15,14 +15,15 @@ enum { ZR_GROUP_AUTO = -1, ZR_PREFETCH_AUTO = -1 };
 typedef struct {
   int stage; /* 0..3 */
   int n_ranks;
-  int64_t n_micro;     /* G: micro-batches of one rank in a step */
-  int64_t group;       /* a: 2^a micro-batches are summed on the rank before they are reduced;
-                          ZR_GROUP_AUTO */
-  int order;           /* zr_order_t */
-  int64_t prefetch;    /* units ahead; ZR_PREFETCH_AUTO: 1, or 0 where the budget asks for it */
-  bool digest;         /* a third small all-reduce */
-  bool decay_matrices; /* optimizer.decay: only tensors of two dimensions decay */
-  bool eval;           /* also the plans "eval" and "eval_end" */
+  int64_t n_micro;       /* G: micro-batches of one rank in a step */
+  int64_t group;         /* a: 2^a micro-batches are summed on the rank before they are reduced;
+                            ZR_GROUP_AUTO */
+  int order;             /* zr_order_t */
+  int64_t prefetch;      /* units ahead; ZR_PREFETCH_AUTO: 1, or 0 where the budget asks for it */
+  bool digest;           /* a third small all-reduce */
+  zr_dtype_t grad_dtype; /* grad_accum_dtype: every sum of parameter gradients; 0: fp32 */
+  bool decay_matrices;   /* optimizer.decay: only tensors of two dimensions decay */
+  bool eval;             /* also the plans "eval" and "eval_end" */
   zr_model_config_t model;
   zr_model_run_t run;
   /* what backends say about scratch */
@@ -48,6 +49,7 @@ typedef struct {
   int64_t flat_elems, shard_elems; /* flat = n_ranks x shard */
   /* [0 .. flat_elems) or this rank's [rank shard_elems, (rank + 1) shard_elems) */
   int32_t param, exp_avg, exp_avg_sq, layout;
+  int32_t low; /* with 16-bit parameters the rest of the master, held as the moments are; else -1 */
   bool param_sharded, optimizer_sharded;
 } zr_zero_unit_t;
 

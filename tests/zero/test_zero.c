@@ -142,6 +142,32 @@ static void test_every_setting_verifies(void **state) {
   k.ops->close(k.kern);
 }
 
+/* 16-bit parameters: half the bytes on the wire, the rest of the master beside the moments. */
+static void test_bf16_halves_what_travels(void **state) {
+  (void)state;
+  kern_t k = open_kern();
+  for (int stage = 0; stage < 4; stage++) {
+    int64_t bytes[3], states[3];
+    for (int mode = 0; mode < 3; mode++) {
+      zr_zero_options_t o = options_for(k, ZR_ARCH_LLAMA, stage, 4, 2);
+      o.run.dtype = mode > 0 ? ZR_BF16 : ZR_F32;
+      o.grad_dtype = mode > 1 ? ZR_BF16 : ZR_F32;
+      zr_zero_t *zero = NULL;
+      assert_int_equal(zr_zero_compile(NULL, &o, &zero), ZR_OK);
+      zr_account_t account;
+      zr_cost_account(zr_program_find(zero->program, "step"), &account);
+      bytes[mode] = account.sent_bytes;
+      states[mode] = account.persistent_bytes[0][ZR_CATEGORY_PARAM];
+      assert_int_equal(zero->unit[1].low >= 0, mode > 0);
+      zr_zero_destroy(zero);
+    }
+    assert_int_equal(states[1] * 2, states[0]);
+    assert_true(bytes[1] < bytes[0] || stage == 0);
+    assert_true(bytes[2] < bytes[1]);
+  }
+  k.ops->close(k.kern);
+}
+
 static void test_leaves_cover_the_step(void **state) {
   (void)state;
   for (int n = 1; n <= 4; n++)
@@ -203,6 +229,7 @@ int main(void) {
       cmocka_unit_test(test_tree_is_the_definition),
       cmocka_unit_test(test_leaves_cover_the_step),
       cmocka_unit_test(test_states_are_cut_by_stage),
+      cmocka_unit_test(test_bf16_halves_what_travels),
       cmocka_unit_test(test_every_setting_verifies),
       cmocka_unit_test(test_wrong_settings_are_named),
   };
