@@ -45,7 +45,15 @@ static int64_t late_ns(zr_exec_t *exec, int stream, int64_t now_ns) {
 }
 
 /* A collective is late when any rank is. It gets half as much time again, so that the rank whose
- * own operation is late is the one that speaks first. */
+ * own operation is late is the one that speaks first; where that rank can not speak, those that
+ * wait for it run out of patience one after the other, so that the first one's message reaches the
+ * rest.
+ */
+static int64_t patience_ns(const zr_exec_t *exec) {
+  const int64_t half_ns = exec->options.watchdog_ns / 2, turn_ns = exec->rank * 4 * slice_ns;
+  return exec->options.watchdog_ns + half_ns + (turn_ns < half_ns ? turn_ns : half_ns);
+}
+
 static void watch(zr_exec_t *exec) {
   const int64_t limit_ns = exec->options.watchdog_ns;
   if (limit_ns <= 0 || exec->is_virtual) return;
@@ -55,7 +63,7 @@ static void watch(zr_exec_t *exec) {
     if (waited_ns <= limit_ns) continue;
     const zr_exec_op_t *op = zr_exec_op_of_value(exec, s, exec->stream[s].watched + 1);
     const bool collective = zr_op_row(op->kind)->collective;
-    if (collective && exec->n_ranks > 1 && waited_ns <= limit_ns + limit_ns / 2) continue;
+    if (collective && exec->n_ranks > 1 && waited_ns <= patience_ns(exec)) continue;
     char cause[96];
     snprintf(cause, sizeof cause, "not done after %.1f s (the watchdog's limit is %.1f s)",
              (double)waited_ns * 1e-9, (double)limit_ns * 1e-9);
