@@ -102,10 +102,11 @@ static void *watch(void *context) {
   while (!failure_is_known(job)) {
     zr_clock_sleep_ns((int64_t)WATCH_MS * 1000000);
     int lowest, dead = find_dead(job, &lowest);
-    /* A peer that failed says so before it goes: look once more after having seen it gone. */
     if (dead < 0 || failure_is_known(job)) continue;
+    /* A peer that failed says so before it goes; a process that was stopped itself needs a moment
+     * to read that: it must see the peer gone twice. */
     seen_ms += WATCH_MS;
-    if (lowest == job->info.rank || seen_ms > PATIENCE_MS) {
+    if ((lowest == job->info.rank && seen_ms > WATCH_MS) || seen_ms > PATIENCE_MS) {
       report_dead(job, dead, lowest == job->info.rank);
       break;
     }
