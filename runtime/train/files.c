@@ -100,7 +100,8 @@ zr_status_t zr_files_read_text(zr_alloc_t *alloc, const char *path, char **out_t
                                size_t *out_bytes) {
   int fd = open(path, O_RDONLY | O_CLOEXEC);
   if (fd < 0) {
-    return zr_fail(errno == ENOENT ? ZR_ERR_NOT_FOUND : ZR_ERR_DATA, "can not open %s: %s", path,
+    bool absent = errno == ENOENT || errno == ENOTDIR;
+    return zr_fail(absent ? ZR_ERR_NOT_FOUND : ZR_ERR_DATA, "can not open %s: %s", path,
                    strerror(errno));
   }
   char *text = NULL;
