@@ -178,7 +178,7 @@ class Bench:
             "train_micro_batch_size_per_gpu": 2,
             "gradient_clipping": CLIPPING,
             "optimizer": {"type": "AdamW", "params": {"lr": 1e-2, "weight_decay": 0.1}},
-            "scheduler": {"type": "Cosine", "params": {"warmup_num_steps": 2, "min_lr": 1e-3}},
+            "scheduler": {"type": "Cosine", "params": {"warmup_num_steps": 2, "total_num_steps": steps, "min_lr": 1e-3}},
         }
         for key, value in blocks.items():
             if isinstance(value, dict) and key in config:
@@ -270,13 +270,13 @@ def wait_for(condition, timeout, what):
 
 
 def main(tests):
-    """Runs the named functions (all, or those whose names are given after the programs)."""
+    """Runs the tests: all, or those whose names are given after the two programs."""
     bench = Bench()
     if bench.mpirun == "":
         print("skipped: needs mpirun")
         sys.exit(77)
     failed = []
-    for test in tests:
+    for test in [test for test in tests if test.__name__ in sys.argv[3:] or len(sys.argv) <= 3]:
         begun = time.monotonic()
         try:
             print("%s ..." % test.__name__, flush=True)

@@ -18,7 +18,6 @@ OTHERS = (  # where a run stops and where it goes on
 def config_of(bench, **run_options):
     # 6007 bytes hold 375 samples: the run goes through its data more than twice, shuffled anew each time.
     return bench.config(run.GPT2, 8, N_STEPS, run=dict({"eval_every": 4}, **run_options),
-                        scheduler={"type": "Cosine", "params": {"warmup_num_steps": 2, "total_num_steps": N_STEPS}},
                         data={"train": bench.train_short})
 
 
