@@ -342,19 +342,22 @@ static int64_t or_zero(int64_t value) {
   return value == ZR_OPTION_AUTO_INT ? 0 : value;
 }
 
-static zr_status_t disagree(int64_t total, int64_t micro, int64_t accum, int64_t ranks) {
-  return zr_fail(ZR_ERR_CONFIG,
-                 "train_batch_size = %lld is not train_micro_batch_size_per_gpu = %lld x "
-                 "gradient_accumulation_steps = %lld x %lld ranks = %lld; leave one of the three "
-                 "out, or make them agree",
-                 (long long)total, (long long)micro, (long long)accum, (long long)ranks,
-                 (long long)(micro * accum * ranks));
+static zr_status_t disagree(const zr_config_file_t *config, int64_t total, int64_t micro,
+                            int64_t accum, int64_t ranks) {
+  return zr_options_complain(
+      config->options, "train_batch_size",
+      "= %lld is not train_micro_batch_size_per_gpu = %lld x gradient_accumulation_steps = %lld x "
+      "%lld ranks = %lld; leave one of the three out, or make them agree",
+      (long long)total, (long long)micro, (long long)accum, (long long)ranks,
+      (long long)(micro * accum * ranks));
 }
 
-static zr_status_t not_divisible(int64_t total, const char *by, int64_t count, int64_t ranks) {
-  return zr_fail(
-      ZR_ERR_CONFIG, "train_batch_size = %lld is not divisible by %s = %lld x %lld ranks = %lld",
-      (long long)total, by, (long long)count, (long long)ranks, (long long)(count * ranks));
+static zr_status_t not_divisible(const zr_config_file_t *config, int64_t total, const char *by,
+                                 int64_t count, int64_t ranks) {
+  return zr_options_complain(config->options, "train_batch_size",
+                             "= %lld is not divisible by %s = %lld x %lld ranks = %lld",
+                             (long long)total, by, (long long)count, (long long)ranks,
+                             (long long)(count * ranks));
 }
 
 zr_status_t zr_config_batch(zr_config_file_t *config, int n_ranks) {
@@ -373,17 +376,17 @@ zr_status_t zr_config_batch(zr_config_file_t *config, int n_ranks) {
                    micro_key, accum_key);
   }
   if (total > 0 && micro > 0 && accum == 0) {
-    if (total % (micro * ranks) != 0) return not_divisible(total, micro_key, micro, ranks);
+    if (total % (micro * ranks) != 0) return not_divisible(config, total, micro_key, micro, ranks);
     accum = total / (micro * ranks);
   } else if (total > 0 && micro == 0) {
     if (accum == 0) accum = 1; /* as DeepSpeed */
-    if (total % (accum * ranks) != 0) return not_divisible(total, accum_key, accum, ranks);
+    if (total % (accum * ranks) != 0) return not_divisible(config, total, accum_key, accum, ranks);
     micro = total / (accum * ranks);
   } else if (total == 0) {
     if (accum == 0) accum = 1;
     total = micro * accum * ranks;
   }
-  if (total != micro * accum * ranks) return disagree(total, micro, accum, ranks);
+  if (total != micro * accum * ranks) return disagree(config, total, micro, accum, ranks);
   config->n_ranks = n_ranks;
   ZR_TRY(put_int(config, "train_batch_size", total));
   ZR_TRY(put_int(config, micro_key, micro));

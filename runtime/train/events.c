@@ -25,7 +25,8 @@ struct zr_events_t {
   int64_t drawn_ns;
   zr_curve_t curve;
   double mean_step_s;
-  int64_t n_steps; /* shown in this process */
+  int64_t n_steps;              /* of this process */
+  double shown_tokens, shown_s; /* since the last line */
 };
 
 /* A line that a crash cut off must not run into the first new one. */
@@ -176,11 +177,14 @@ void zr_events_progress(zr_events_t *events, const zr_progress_step_t *step) {
   /* The first step warms everything up: its time tells nothing about the others. */
   double old = ++events->n_steps <= 2 ? step->step_s : events->mean_step_s;
   events->mean_step_s = 0.95 * old + 0.05 * step->step_s;
+  events->shown_tokens += step->tokens_per_s * step->step_s;
+  events->shown_s += step->step_s;
   if (!is_due(events, step)) return;
   int64_t total = events->options.total_steps;
   char curve[ZR_CURVE_BYTES], rate[32], memory[96], eta[32], line[LINE_BYTES];
   zr_curve_draw(&events->curve, curve);
-  print_rate(step->tokens_per_s, rate, sizeof rate);
+  print_rate(events->shown_tokens / events->shown_s, rate, sizeof rate);
+  events->shown_tokens = events->shown_s = 0;
   print_memory(events, memory, sizeof memory);
   zr_events_duration((double)(total - step->step) * events->mean_step_s, eta, sizeof eta);
   (void)snprintf(line, sizeof line, "step %*lld/%lld  loss %.6f  %s  %s  %.3g s  %s  ETA %s",

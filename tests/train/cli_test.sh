@@ -89,7 +89,7 @@ bad_input() {
   bad 2 "unknown option --bogus" --bogus base.yaml
   bad 2 "no configuration is named"
   bad 2 "must be an integer of at least 1, not '0'" --set run.steps=0 base.yaml
-  bad 2 "train_batch_size = 7 is not" --set train_batch_size=7 base.yaml
+  bad 2 "'train_batch_size' = 7 is not" --set train_batch_size=7 base.yaml
   bad 2 "leave one of the three out" --set gradient_accumulation_steps=9 base.yaml
   bad 2 "'bf16.enabled' = true is not built yet" --set bf16.enabled=true base.yaml
   bad 2 "plan.group: 2^7 does not divide" --set plan.group=7 base.yaml

@@ -76,11 +76,12 @@ static const bad_t bad[] = {
     {"gradient_clipping: [1, 2]\n", 1,
      "cfg.yaml:6:1: 'gradient_clipping' must be a number of at least 0, or auto, not 'a list'"},
     {"train_batch_size: 8\ngradient_accumulation_steps: 3\n", 1,
-     "train_batch_size = 8 is not train_micro_batch_size_per_gpu = 2 x "
+     "cfg.yaml:6:1: 'train_batch_size' = 8 is not train_micro_batch_size_per_gpu = 2 x "
      "gradient_accumulation_steps = 3 x 1 ranks = 6; leave one of the three out, or make them "
      "agree"},
     {"train_batch_size: 8\n", 3,
-     "train_batch_size = 8 is not divisible by train_micro_batch_size_per_gpu = 2 x 3 ranks = 6"},
+     "cfg.yaml:6:1: 'train_batch_size' = 8 is not divisible by train_micro_batch_size_per_gpu = 2 "
+     "x 3 ranks = 6"},
     {"memory: {device: 24G}\n", 1,
      "cfg.yaml:6:10: 'memory.device' must be a size like 24GiB, 500MB or 80% of at least 1, or "
      "auto, not '24G'"},
