@@ -30,7 +30,7 @@ void zr_command_help(FILE *out) {
       "  --check             prepares everything, up to the first step, and ends\n"
       "  --json              the lines of log.jsonl on standard output instead of progress\n"
       "  --ranks N           plan: for N ranks (default 1)\n"
-      "  --dump-after PASS   plan: the list after model, steps, shard, hoist, place or wait\n"
+      "  --dump-after PASS   plan: the list after model, shard, hoist, place or wait\n"
       "  --version, --help\n"
       "\n"
       "cfg.yaml is YAML or JSON (a DeepSpeed ds_config.json block is read as it is); - is "
@@ -57,7 +57,7 @@ static zr_status_t parse_ranks(const char *text, int *out_ranks) {
 }
 
 static zr_status_t parse_dump(const char *text, zr_command_t *command) {
-  static const char *const passes[] = {"model", "steps", "shard", "hoist", "place", "wait"};
+  static const char *const passes[] = {"model", "shard", "hoist", "place", "wait"};
   for (size_t i = 0; i < sizeof passes / sizeof passes[0]; ++i) {
     if (strcmp(text, passes[i]) == 0) {
       command->dump_after = passes[i];
@@ -65,8 +65,7 @@ static zr_status_t parse_dump(const char *text, zr_command_t *command) {
     }
   }
   return zr_fail(ZR_ERR_CONFIG,
-                 "--dump-after must be model, steps, shard, hoist, place or wait, not '%.40s'",
-                 text);
+                 "--dump-after must be model, shard, hoist, place or wait, not '%.40s'", text);
 }
 
 static zr_status_t parse_option(int option, char **argv, zr_command_t *command) {
