@@ -4,10 +4,34 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "runtime/base/half.h"
 #include "runtime/base/rng.h"
 #include "tests/kernels/check.h"
 
 enum { GUARD_BYTES = 256, ALIGN_BYTES = 64 };
+
+static zr_dtype_t or_f32(uint8_t dtype) {
+  return dtype == 0 ? ZR_F32 : (zr_dtype_t)dtype;
+}
+
+static zr_dtype_t dtype_of(const kern_case_t *one, kern_type_t type) {
+  switch (type) {
+    case KERN_REAL:
+      return or_f32(one->compute);
+    case KERN_SUM:
+      return or_f32(one->sum);
+    case KERN_F32:
+      return ZR_F32;
+    case KERN_REST:
+      return one->compute == ZR_BF16 ? ZR_I16 : ZR_F32;
+    case KERN_I32:
+      return ZR_I32;
+    case KERN_F64:
+      return ZR_F64;
+    default:
+      return ZR_U8;
+  }
+}
 
 zr_kern_shape_t kern_case_shape(const kern_case_t *one, zr_dtype_t real) {
   zr_kern_shape_t shape = {.kind = one->kind,
@@ -19,29 +43,26 @@ zr_kern_shape_t kern_case_shape(const kern_case_t *one, zr_dtype_t real) {
   int n = kern_operands(&shape, desc);
   shape.present &= (uint8_t)((1u << n) - 1);
   for (int i = 0; i < n; i++) {
-    static const zr_dtype_t dtype_of[] = {
-        [KERN_I32] = ZR_I32, [KERN_F64] = ZR_F64, [KERN_CONTROL] = ZR_U8, [KERN_LAYOUT] = ZR_U8};
-    if (desc[i].role == KERN_ABSENT || desc[i].role == KERN_SCRATCH)
+    if (desc[i].type == KERN_REST && (one->compute == 0 || real == ZR_F64))
+      shape.present &= (uint8_t) ~(1u << i);
+    bool is_real = desc[i].type <= KERN_F32;
+    if (!(shape.present >> i & 1u) || desc[i].role == KERN_SCRATCH)
       shape.dtype[i] = ZR_U8;
     else
-      shape.dtype[i] = (uint8_t)(desc[i].type == KERN_REAL ? real : dtype_of[desc[i].type]);
+      shape.dtype[i] = (uint8_t)(is_real && real == ZR_F64 ? ZR_F64 : dtype_of(one, desc[i].type));
   }
   return shape;
 }
 
 static int64_t elem_bytes_of(const zr_kern_shape_t *shape, const kern_operand_t *desc, int dtype) {
   switch (desc->type) {
-    case KERN_I32:
-      return 4;
-    case KERN_F64:
-      return 8;
     case KERN_CONTROL:
       return (int64_t)sizeof(zr_control_t);
     case KERN_LAYOUT:
       return (int64_t)sizeof(zr_kern_layout_t) +
              kern_layout_build(shape, NULL) * (int64_t)sizeof(zr_kern_tensor_t);
     default:
-      return dtype == ZR_F64 ? 8 : 4;
+      return zr_dtype_bytes((zr_dtype_t)dtype);
   }
 }
 
@@ -60,14 +81,19 @@ static void place(kern_call_t *call, int i, int64_t bytes, int64_t offset) {
 }
 
 void kern_call_init(kern_call_t *call, const kern_case_t *one, zr_dtype_t real, uint8_t poison) {
-  *call = (kern_call_t){.offset = one->offset, .control = one->control, .poison = poison};
+  *call = (kern_call_t){.offset = one->offset,
+                        .control = one->control,
+                        .poison = poison,
+                        .compute = one->compute,
+                        .sum = one->sum};
   call->shape = kern_case_shape(one, real);
   call->call.shape = &call->shape;
   int n = kern_operands(&call->shape, call->desc);
   for (int i = 0; i < n; i++) {
     const kern_operand_t *desc = &call->desc[i];
     if (desc->role == KERN_ABSENT || desc->role == KERN_SCRATCH) continue;
-    call->elem_bytes[i] = elem_bytes_of(&call->shape, desc, real);
+    call->elem_bytes[i] = elem_bytes_of(&call->shape, desc, call->shape.dtype[i]);
+    call->stored[i] = (uint8_t)dtype_of(one, desc->type);
     int64_t elems = desc->n_rows > 0 ? (desc->n_rows - 1) * desc->ld + desc->row_elems : 0;
     int64_t offset = call->offset >> i & 1u ? call->elem_bytes[i] : 0;
     place(call, i, elems * call->elem_bytes[i], offset);
@@ -114,19 +140,55 @@ static uint8_t *element(const kern_call_t *call, int operand, int64_t i) {
 
 double kern_call_get(const kern_call_t *call, int operand, int64_t i) {
   const void *at = element(call, operand, i);
-  if (call->desc[operand].type == KERN_I32) return *(const int32_t *)at;
-  if (call->elem_bytes[operand] == 8) return *(const double *)at;
-  return (double)*(const float *)at;
+  switch ((zr_dtype_t)call->shape.dtype[operand]) {
+    case ZR_I32:
+      return *(const int32_t *)at;
+    case ZR_I16:
+      return *(const int16_t *)at;
+    case ZR_F64:
+      return *(const double *)at;
+    case ZR_BF16:
+      return (double)zr_bf16_to_f32(*(const uint16_t *)at);
+    case ZR_F16:
+      return (double)zr_f16_to_f32(*(const uint16_t *)at);
+    default:
+      return (double)*(const float *)at;
+  }
 }
 
 void kern_call_set(kern_call_t *call, int operand, int64_t i, double value) {
   void *at = element(call, operand, i);
-  if (call->desc[operand].type == KERN_I32)
-    *(int32_t *)at = (int32_t)value;
-  else if (call->elem_bytes[operand] == 8)
-    *(double *)at = value;
-  else
-    *(float *)at = (float)value;
+  switch ((zr_dtype_t)call->shape.dtype[operand]) {
+    case ZR_I32:
+      *(int32_t *)at = (int32_t)value;
+      break;
+    case ZR_I16:
+      *(int16_t *)at = (int16_t)value;
+      break;
+    case ZR_F64:
+      *(double *)at = value;
+      break;
+    case ZR_BF16:
+      *(uint16_t *)at = zr_bf16_from_f32((float)value);
+      break;
+    case ZR_F16:
+      *(uint16_t *)at = zr_f16_from_f32((float)value);
+      break;
+    default:
+      *(float *)at = (float)value;
+      break;
+  }
+}
+
+double kern_round(zr_dtype_t dtype, double value) {
+  switch (dtype) {
+    case ZR_BF16:
+      return (double)zr_bf16_to_f32(zr_bf16_from_f32((float)value));
+    case ZR_F16:
+      return (double)zr_f16_to_f32(zr_f16_from_f32((float)value));
+    default:
+      return (double)(float)value;
+  }
 }
 
 /* Bytes of [begin, end) of a block that differ from the snapshot. */

@@ -24,7 +24,19 @@ typedef enum {
   KERN_MODIFY,
   KERN_SCRATCH
 } kern_role_t;
-typedef enum { KERN_REAL = 0, KERN_I32, KERN_F64, KERN_CONTROL, KERN_LAYOUT } kern_type_t;
+/* Reals: KERN_REAL of the case's compute type, KERN_SUM of its sum type, KERN_F32 always fp32,
+ * KERN_REST what a master has beside a 16-bit parameter; a double each where the call is ZR_F64's
+ * (which has no KERN_REST). */
+typedef enum {
+  KERN_REAL = 0,
+  KERN_SUM,
+  KERN_F32,
+  KERN_REST,
+  KERN_I32,
+  KERN_F64,
+  KERN_CONTROL,
+  KERN_LAYOUT
+} kern_type_t;
 
 /* n_rows rows of row_elems elements, `ld` elements apart. KERN_WRITE: overwritten; KERN_ADD:
  * overwritten, or added to if the shape's accumulate bit is set; KERN_MODIFY: always an input too.
@@ -39,6 +51,8 @@ typedef struct {
   zr_kern_shape_t shape;
   uint32_t offset, control;
   uint8_t poison;
+  uint8_t compute, sum;            /* the case's types */
+  uint8_t stored[ZR_MAX_OPERANDS]; /* zr_dtype_t that inputs are rounded to, also in doubles */
   kern_operand_t desc[ZR_MAX_OPERANDS];
   int64_t elem_bytes[ZR_MAX_OPERANDS];
   uint8_t *block[ZR_MAX_OPERANDS];    /* guard, operand, guard */
@@ -53,11 +67,11 @@ int kern_operands(const zr_kern_shape_t *shape, kern_operand_t out_operand[ZR_MA
 int64_t kern_layout_build(const zr_kern_shape_t *shape, zr_kern_layout_t *out_layout);
 void kern_control_fill(zr_control_t *ctl, uint32_t control);
 
-/* The full shape of a case for float type `real` (ZR_F32 or ZR_F64). */
+/* The full shape of a case: with the case's types (`real` ZR_F32), or all doubles (ZR_F64). */
 zr_kern_shape_t kern_case_shape(const kern_case_t *one, zr_dtype_t real);
 
 void kern_call_init(kern_call_t *call, const kern_case_t *one, zr_dtype_t real, uint8_t poison);
-/* Inputs from `seed`: the same numbers (floats) in both float types. Statistics that a backward
+/* Inputs from `seed`: the same numbers in both, of the case's types. Statistics that a backward
  * kernel reads are computed from its inputs by the oracle. */
 void kern_call_fill(kern_call_t *call, uint64_t seed);
 /* Asks for scratch, prepares, runs. */
@@ -67,9 +81,11 @@ void kern_call_fini(kern_call_t *call);
 
 bool kern_call_is_output(const kern_call_t *call, int operand);
 int64_t kern_call_n_elems(const kern_call_t *call, int operand); /* logical elements */
-/* Logical element i of a real, i32 or f64 operand. */
+/* Logical element i of a real, rest, i32 or f64 operand. */
 double kern_call_get(const kern_call_t *call, int operand, int64_t i);
 void kern_call_set(kern_call_t *call, int operand, int64_t i, double value);
+/* `value` through fp32 to a type of at most 4 bytes, and back. */
+double kern_round(zr_dtype_t dtype, double value);
 
 /* Bytes changed that are not logical bytes of an output (guards, gaps, inputs); *out_operand: the
  * first such operand, -1 if none. */

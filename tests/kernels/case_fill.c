@@ -3,6 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "runtime/base/half.h"
 #include "runtime/base/rng.h"
 #include "tests/kernels/case_call.h"
 #include "tests/kernels/check.h"
@@ -78,6 +79,18 @@ void kern_control_fill(zr_control_t *ctl, uint32_t control) {
   ctl->skip = (control & KERN_CTL_SKIP) != 0;
 }
 
+/* Parameters of 16 bits are the rounded masters, of which the last operand has the rest. */
+static void split_masters(kern_call_t *call, uint64_t key) {
+  for (int64_t i = 0; i < kern_call_n_elems(call, 0); i++) {
+    double master = real_value(call, 0, key, i);
+    kern_call_set(call, 0, i, master);
+    if (call->block[6] != NULL && call->compute == ZR_F16) kern_call_set(call, 6, i, master);
+    if (call->block[6] == NULL || call->compute != ZR_BF16) continue;
+    zr_master_split((float)master, &((uint16_t *)call->call.operand[0])[i],
+                    &((int16_t *)call->call.operand[6])[i]);
+  }
+}
+
 /* Padding of a flat is zero in parameters, gradients and moments. */
 static void zero_padding(kern_call_t *call) {
   const zr_kern_layout_t *layout = call->call.operand[4];
@@ -87,10 +100,21 @@ static void zero_padding(kern_call_t *call) {
     bool logical = false;
     for (int64_t n = 0; n < layout->n_tensors; n++)
       logical = logical || (layout->tensor[n].begin <= flat && flat < layout->tensor[n].end);
-    if (call->control & KERN_CTL_BAD_PARAMS && i % 97 == 0)
-      kern_call_set(call, 0, i, i % 2 ? (double)INFINITY : (double)NAN);
-    for (int operand = 0; operand < 4 && !logical; operand++) kern_call_set(call, operand, i, 0);
+    double bad = i % 2 ? (double)INFINITY : (double)NAN;
+    bool is_bad = call->control & KERN_CTL_BAD_PARAMS && i % 97 == 0;
+    if (is_bad) kern_call_set(call, 0, i, bad);
+    if (is_bad && call->block[6] != NULL)
+      kern_call_set(call, 6, i, call->compute == ZR_F16 ? bad : 0);
+    for (int operand = 0; operand <= 6 && !logical; operand++)
+      if (operand < 4 || (operand == 6 && call->block[6] != NULL))
+        kern_call_set(call, operand, i, 0);
   }
+}
+
+/* What a 16-bit case's double call reads is what its own call reads. */
+static double rounded(const kern_call_t *call, int operand, double value) {
+  bool is_half = call->compute != 0;
+  return is_half ? kern_round((zr_dtype_t)call->stored[operand], value) : value;
 }
 
 /* Runs the oracle's forward kernel `one` and copies its outputs into operands of `call`. from[i]:
@@ -99,7 +123,7 @@ static void derive(kern_call_t *call, const kern_case_t *one, const int *from, c
   const zr_kern_ops_t *ops = NULL;
   zr_kern_t *kern = NULL;
   kern_call_t forward;
-  zr_dtype_t real = call->shape.dtype[0];
+  zr_dtype_t real = call->shape.dtype[0] == ZR_F64 ? ZR_F64 : ZR_F32;
   assert_int_equal(zr_kern_ref_open(NULL, real, &ops, &kern), ZR_OK);
   kern_call_init(&forward, one, real, KERN_POISON_NAN);
   kern_call_fill(&forward, 1);
@@ -109,13 +133,13 @@ static void derive(kern_call_t *call, const kern_case_t *one, const int *from, c
   assert_int_equal(kern_call_run(&forward, ops, kern, NULL), ZR_OK);
   for (int i = 0; i < ZR_MAX_OPERANDS; i++)
     for (int64_t n = 0; to[i] >= 0 && n < kern_call_n_elems(&forward, i); n++)
-      kern_call_set(call, to[i], n, kern_call_get(&forward, i, n));
+      kern_call_set(call, to[i], n, rounded(call, to[i], kern_call_get(&forward, i, n)));
   kern_call_fini(&forward);
   ops->close(kern);
 }
 
 static void fill_derived(kern_call_t *call) {
-  kern_case_t one = {.real = call->shape.real};
+  kern_case_t one = {.real = call->shape.real, .compute = call->compute, .sum = call->sum};
   memcpy(one.attr, call->shape.attr, sizeof one.attr);
   switch (call->shape.kind) {
     case ZR_OP_LAYERNORM_GRAD:
@@ -160,13 +184,15 @@ void kern_call_fill(kern_call_t *call, uint64_t seed) {
       kern_control_fill(call->call.operand[i], call->control);
     } else if (call->desc[i].type == KERN_LAYOUT) {
       kern_layout_build(&call->shape, call->call.operand[i]);
-    } else {
+    } else if (call->desc[i].type != KERN_REST) {
       for (int64_t n = 0; n < kern_call_n_elems(call, i); n++) {
-        double value = (double)(float)real_value(call, i, key, n);
+        double value = kern_round((zr_dtype_t)call->stored[i], real_value(call, i, key, n));
         kern_call_set(call, i, n, call->desc[i].type == KERN_F64 ? fabs(4 * value) : value);
       }
     }
   }
+  if (call->shape.kind == ZR_OP_ADAMW && call->compute != 0)
+    split_masters(call, zr_mix64(seed * 64 + 1));
   if (call->shape.kind == ZR_OP_ADAMW) zero_padding(call);
   fill_derived(call);
   for (int i = 0; i < ZR_MAX_OPERANDS; i++)

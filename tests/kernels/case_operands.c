@@ -8,6 +8,11 @@ static kern_operand_t matrix(kern_role_t role, int64_t n_rows, int64_t row_elems
   return (kern_operand_t){role, KERN_REAL, n_rows, row_elems, ld};
 }
 
+static kern_operand_t of_type(kern_type_t type, kern_operand_t operand) {
+  operand.type = type;
+  return operand;
+}
+
 static kern_operand_t vector(kern_role_t role, kern_type_t type, int64_t n_elems) {
   return (kern_operand_t){role, type, 1, n_elems, n_elems};
 }
@@ -22,9 +27,10 @@ static int embedding_operands(const zr_kern_shape_t *s, kern_operand_t *o) {
   int backward = s->kind == ZR_OP_EMBEDDING_GRAD;
   kern_operand_t y = matrix(backward ? KERN_READ : KERN_WRITE, rows, hidden, hidden);
   kern_role_t role = backward ? KERN_ADD : KERN_READ;
+  kern_type_t type = backward ? KERN_SUM : KERN_REAL;
   o[0] = vector(KERN_READ, KERN_I32, rows);
-  o[backward ? 2 : 1] = matrix(role, a[ZR_EMBEDDING_VOCAB], hidden, hidden);
-  o[backward ? 3 : 2] = matrix(role, a[ZR_EMBEDDING_POS_ROWS], hidden, hidden);
+  o[backward ? 2 : 1] = of_type(type, matrix(role, a[ZR_EMBEDDING_VOCAB], hidden, hidden));
+  o[backward ? 3 : 2] = of_type(type, matrix(role, a[ZR_EMBEDDING_POS_ROWS], hidden, hidden));
   o[backward ? 1 : 3] = y;
   if (backward) o[4] = scratch();
   return backward ? 5 : 4;
@@ -49,11 +55,11 @@ static int linear_operands(const zr_kern_shape_t *s, kern_operand_t *o) {
       o[2].role = KERN_ADD;
       break;
     case ZR_OP_LINEAR_GRAD_W:
-      o[n++] = x, o[n++] = y, o[n++] = w;
+      o[n++] = x, o[n++] = y, o[n++] = of_type(KERN_SUM, w);
       o[2].role = KERN_ADD;
       break;
     default:
-      o[n++] = y, o[n++] = b;
+      o[n++] = y, o[n++] = of_type(KERN_SUM, b);
       o[1].role = KERN_ADD;
       break;
   }
@@ -71,14 +77,14 @@ static int norm_operands(const zr_kern_shape_t *s, kern_operand_t *o) {
   if (s->kind == ZR_OP_LAYERNORM || s->kind == ZR_OP_RMSNORM) {
     if (layer) o[n++] = vector(KERN_READ, KERN_REAL, cols);
     o[n++] = matrix(KERN_WRITE, rows, cols, cols);
-    o[n++] = matrix(KERN_WRITE, rows, n_stats, n_stats);
+    o[n++] = of_type(KERN_F32, matrix(KERN_WRITE, rows, n_stats, n_stats));
     return n;
   }
-  o[n++] = matrix(KERN_READ, rows, n_stats, n_stats);
+  o[n++] = of_type(KERN_F32, matrix(KERN_READ, rows, n_stats, n_stats));
   o[n++] = matrix(KERN_READ, rows, cols, cols);
   o[n++] = matrix(KERN_ADD, rows, cols, cols);
-  o[n++] = vector(KERN_ADD, KERN_REAL, cols);
-  if (layer) o[n++] = vector(KERN_ADD, KERN_REAL, cols);
+  o[n++] = vector(KERN_ADD, KERN_SUM, cols);
+  if (layer) o[n++] = vector(KERN_ADD, KERN_SUM, cols);
   o[n++] = scratch();
   return n;
 }
@@ -86,7 +92,8 @@ static int norm_operands(const zr_kern_shape_t *s, kern_operand_t *o) {
 static int rope_operands(const zr_kern_shape_t *s, kern_operand_t *o) {
   const int64_t *a = s->attr;
   kern_role_t role = s->kind == ZR_OP_ROPE ? KERN_READ : KERN_WRITE;
-  o[0] = matrix(role, a[ZR_ROPE_SEQ], a[ZR_ROPE_HEAD_DIM], a[ZR_ROPE_HEAD_DIM]);
+  int64_t dim = a[ZR_ROPE_HEAD_DIM];
+  o[0] = of_type(KERN_F32, matrix(role, a[ZR_ROPE_SEQ], dim, dim));
   if (s->kind == ZR_OP_ROPE_TABLE) return 1;
   o[1] =
       matrix(KERN_MODIFY, a[ZR_ROPE_ROWS], a[ZR_ROPE_HEADS] * a[ZR_ROPE_HEAD_DIM], a[ZR_ROPE_LDX]);
@@ -102,7 +109,7 @@ static int attention_operands(const zr_kern_shape_t *s, kern_operand_t *o) {
   kern_role_t role = backward ? KERN_READ : KERN_WRITE;
   o[0] = matrix(KERN_READ, rows, in, in);
   o[1] = matrix(role, rows, out, out);
-  o[2] = matrix(role, rows, heads, heads);
+  o[2] = of_type(KERN_F32, matrix(role, rows, heads, heads));
   o[3] = backward ? matrix(KERN_READ, rows, out, out) : scratch();
   if (!backward) return 4;
   o[4] = matrix(KERN_WRITE, rows, in, in);
@@ -121,7 +128,7 @@ static int head_operands(const zr_kern_shape_t *s, kern_operand_t *o) {
   o[n++] = vector(KERN_WRITE, KERN_F64, rows);
   if (s->kind == ZR_OP_HEAD_LOSS) {
     o[n++] = matrix(KERN_WRITE, rows, hidden, hidden);
-    o[n++] = matrix(KERN_ADD, a[ZR_HEAD_VOCAB_PADDED], hidden, hidden);
+    o[n++] = of_type(KERN_SUM, matrix(KERN_ADD, a[ZR_HEAD_VOCAB_PADDED], hidden, hidden));
   }
   o[n++] = scratch();
   return n;
@@ -169,12 +176,13 @@ static int step_operands(const zr_kern_shape_t *s, kern_operand_t *o) {
       o[0] = vector(KERN_READ, KERN_F64, n_elems), o[1] = control;
       return 2;
     case ZR_OP_BLOCK_NORM:
-      o[0] = vector(KERN_READ, KERN_REAL, n_elems), o[1] = control;
+      o[0] = vector(KERN_READ, KERN_SUM, n_elems), o[1] = control;
       return 2;
     case ZR_OP_ADAMW:
-      pointwise_operands(s, "mrmm", o);
+      pointwise_operands(s, "mrmmrrm", o);
+      o[1].type = KERN_SUM, o[2].type = o[3].type = KERN_F32, o[6].type = KERN_REST;
       o[4] = vector(KERN_READ, KERN_LAYOUT, 1), o[5] = control;
-      return 6;
+      return 7;
     default:
       o[0] = control;
       return 1;
@@ -216,8 +224,10 @@ static int kind_operands(const zr_kern_shape_t *s, kern_operand_t *o) {
     case ZR_OP_FILL:
       return pointwise_operands(s, "w", o);
     case ZR_OP_ACCUMULATE:
-    case ZR_OP_SHARD_ADD:
-      return pointwise_operands(s, "rm", o);
+    case ZR_OP_SHARD_ADD: /* any two types: the case's */
+      pointwise_operands(s, "rm", o);
+      o[1].type = KERN_SUM;
+      return 2;
     default:
       return step_operands(s, o);
   }

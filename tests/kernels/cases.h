@@ -1,6 +1,6 @@
 /* The one table of kernel cases, shared by the tests of every kernel backend: shapes with odd
  * sizes, tails, row strides, absent operands, accumulation, zero length; and the bound within which
- * a backend must meet the oracle. Run them with case_call.h. */
+ * a backend must meet the oracle. Run them with case_call.h, those in 16 bits with case_half.h. */
 #ifndef ZR_TESTS_KERNELS_CASES_H
 #define ZR_TESTS_KERNELS_CASES_H
 
@@ -31,9 +31,15 @@ typedef struct {
   uint32_t absent;     /* bit i: optional operand i is not there */
   uint32_t offset;     /* bit i: operand i starts one element past its 64-byte boundary */
   uint32_t control;    /* KERN_CTL_... */
+  /* Types of a 16-bit case: parameters, activations and their gradients; sums of parameter
+   * gradients. 0: fp32. */
+  uint8_t compute, sum;
+  double bound_half; /* as bound, of outputs of a 16-bit type; `bound` is then that of the others */
 } kern_case_t;
 
-extern const kern_case_t kern_cases[];
+extern const kern_case_t kern_cases[]; /* fp32 */
 extern const int kern_n_cases;
+extern const kern_case_t kern_half_cases[]; /* bf16, fp16 */
+extern const int kern_n_half_cases;
 
 #endif

@@ -1,4 +1,4 @@
-foreach(name ref_cases ref_gradient ref_unit ref_adamw)
+foreach(name ref_cases ref_gradient ref_unit ref_adamw ref_half)
   if(EXISTS ${CMAKE_CURRENT_SOURCE_DIR}/${name}.c)
     zr_test(${name} SOURCES ${name}.c DEPENDS kernel_cases zr_plan)
   endif()
