@@ -40,6 +40,7 @@ typedef struct {
   zr_checkpoint_counters_t counters;
   const char *options; /* the numeric options as YAML */
   const char *kernels; /* the kernel backend's name */
+  int64_t data_tokens; /* of data.train: the order of samples hangs on it */
   const zr_zero_t *zero;
   const zr_checkpoint_file_t *file; /* [n_files]: rank r's */
   size_t n_files;
@@ -62,6 +63,9 @@ const char *zr_checkpoint_path(const zr_checkpoint_t *checkpoint);
 /* Refuses other numeric options (ZR_ERR_CONFIG names the first one) or other kernels. */
 zr_status_t zr_checkpoint_compare(const zr_checkpoint_t *checkpoint, const char *options,
                                   const char *kernels) ZR_MUST_CHECK;
+/* Refuses data.train of another length (ZR_ERR_DATA): its samples would come in another order. */
+zr_status_t zr_checkpoint_compare_data(const zr_checkpoint_t *checkpoint,
+                                       int64_t data_tokens) ZR_MUST_CHECK;
 /* Checksums of this rank's share of the files; a bad one is named. */
 zr_status_t zr_checkpoint_verify(const zr_checkpoint_t *checkpoint, int rank,
                                  int n_ranks) ZR_MUST_CHECK;

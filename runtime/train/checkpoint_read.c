@@ -262,6 +262,16 @@ zr_status_t zr_checkpoint_compare(const zr_checkpoint_t *checkpoint, const char 
   return ZR_OK;
 }
 
+zr_status_t zr_checkpoint_compare_data(const zr_checkpoint_t *checkpoint, int64_t data_tokens) {
+  int64_t then = number(json_object_get(checkpoint->manifest, "data"), "tokens");
+  if (then == data_tokens) return ZR_OK;
+  return zr_fail(ZR_ERR_DATA,
+                 "%s was made with %lld tokens in data.train, now there are %lld: samples would "
+                 "come in another order; bring the data back, start a new run.dir, or set "
+                 "checkpoint.ignore_options=true",
+                 checkpoint->path, (long long)then, (long long)data_tokens);
+}
+
 /* --- checksums ------------------------------------------------------------------------------- */
 
 zr_status_t zr_checkpoint_verify(const zr_checkpoint_t *checkpoint, int rank, int n_ranks) {

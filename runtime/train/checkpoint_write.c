@@ -147,9 +147,10 @@ static json_t *files(const zr_checkpoint_manifest_t *manifest) {
 static zr_status_t manifest_text(const zr_checkpoint_manifest_t *manifest, char **out_text) {
   const zr_checkpoint_counters_t *c = &manifest->counters;
   json_t *root = json_pack(
-      "{s:s, s:i, s:I, s:{s:I}, s:{s:I, s:I, s:I, s:I, s:o, s:o}, s:s, s:s, s:o, s:o}", "format",
-      "zerorun checkpoint", "version", 1, "step", (json_int_t)c->step, "data", "iteration",
-      (json_int_t)c->iteration, "counters", "skipped", (json_int_t)c->skipped, "skipped_in_row",
+      "{s:s, s:i, s:I, s:{s:I, s:I}, s:{s:I, s:I, s:I, s:I, s:o, s:o}, s:s, s:s, s:o, s:o}",
+      "format", "zerorun checkpoint", "version", 1, "step", (json_int_t)c->step, "data",
+      "iteration", (json_int_t)c->iteration, "tokens", (json_int_t)manifest->data_tokens,
+      "counters", "skipped", (json_int_t)c->skipped, "skipped_in_row",
       (json_int_t)c->skipped_in_row, "tokens", (json_int_t)c->tokens, "digest_valid",
       (json_int_t)c->digest_valid, "digest_params", hex(c->digest[0]), "digest_states",
       hex(c->digest[1]), "kernels", manifest->kernels, "options", manifest->options, "model",

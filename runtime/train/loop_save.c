@@ -12,6 +12,7 @@ static zr_status_t commit(zr_loop_t *loop, const zr_control_t *control,
   ZR_TRY(zr_config_numeric_text(loop->options->config, &options));
   zr_checkpoint_manifest_t manifest = {.options = options,
                                        .kernels = loop->options->kern_ops->name,
+                                       .data_tokens = zr_data_n_tokens(loop->train),
                                        .zero = loop->zero,
                                        .file = file,
                                        .n_files = (size_t)loop->n_ranks};

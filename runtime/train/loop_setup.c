@@ -57,7 +57,8 @@ static zr_status_t find_checkpoint(zr_loop_t *loop) {
   ZR_TRY(zr_config_numeric_text(loop->options->config, &options));
   zr_status_t status = zr_checkpoint_compare(loop->resumed, options, loop->options->kern_ops->name);
   zr_alloc_free(loop->alloc, options);
-  return status;
+  if (status != ZR_OK) return status;
+  return zr_checkpoint_compare_data(loop->resumed, zr_data_n_tokens(loop->train));
 }
 
 /* --- program --------------------------------------------------------------------------------- */
