@@ -1,8 +1,9 @@
-"""Whole runs of zerorun: writes a configuration, starts it alone or under mpirun, watches it, collects what it left.
+"""Whole runs of zerorun: configuration, start alone or under mpirun, what it left.
 
-Every process that a job started carries the job's mark in its environment; that is how ranks are found and how
-whatever is left behind is ended.
+Every process that a job started carries the job's mark in its environment; that is how ranks are
+found and how whatever is left behind is ended.
 """
+
 import atexit
 import json
 import os
@@ -34,14 +35,34 @@ LLAMA = {
     "intermediate_size": 40,
     "tie_word_embeddings": False,
 }
-GPT2 = {"architectures": ["GPT2LMHeadModel"], "n_embd": 24, "n_layer": 3, "n_head": 3, "n_positions": 32}
+GPT2 = {
+    "architectures": ["GPT2LMHeadModel"],
+    "n_embd": 24,
+    "n_layer": 3,
+    "n_head": 3,
+    "n_positions": 32,
+}
 CLIPPING = 1.35  # acts on some of the first steps of both models
 EXACT = ("loss", "grad_norm", "lr", "tokens", "skipped", "digest_params", "digest_states")
 
 
 def text_file(path, n_bytes, seed):
-    """Words from a small generator: the same bytes on every machine, with something to learn in them."""
-    words = ["the", "day", "of", "wind", "and", "sea", "was", "upon", "a", "river", "light", "said", "unto"]
+    """Words from a small generator: the same bytes everywhere, with something to learn in them."""
+    words = [
+        "the",
+        "day",
+        "of",
+        "wind",
+        "and",
+        "sea",
+        "was",
+        "upon",
+        "a",
+        "river",
+        "light",
+        "said",
+        "unto",
+    ]
     state, text = seed, []
     length = 0
     while length < n_bytes:
@@ -64,8 +85,14 @@ class Job:
         self.stderr_path = os.path.join(folder, self.mark + ".err")
         with open(self.stdout_path, "w") as out, open(self.stderr_path, "w") as err:
             self.process = subprocess.Popen(
-                command, env=dict(os.environ, **MPI_ENV, **env, **{MARK: self.mark}), cwd=folder,
-                stdin=subprocess.DEVNULL, stdout=out, stderr=err, start_new_session=True)
+                command,
+                env=dict(os.environ, **MPI_ENV, **env, **{MARK: self.mark}),
+                cwd=folder,
+                stdin=subprocess.DEVNULL,
+                stdout=out,
+                stderr=err,
+                start_new_session=True,
+            )
 
     def _marked(self):
         """{process id: its environment} of the living processes of this job."""
@@ -87,14 +114,17 @@ class Job:
 
     def ranks(self):
         """{rank: process id}"""
-        return {int(env["OMPI_COMM_WORLD_RANK"]): pid
-                for pid, env in self._marked().items() if "OMPI_COMM_WORLD_RANK" in env}
+        return {
+            int(env["OMPI_COMM_WORLD_RANK"]): pid
+            for pid, env in self._marked().items()
+            if "OMPI_COMM_WORLD_RANK" in env
+        }
 
     def is_running(self):
         return self.process.poll() is None
 
     def wait(self, timeout):
-        """The result; whatever is still there after `timeout` seconds is ended and makes the test fail."""
+        """The result; what is still there after `timeout` seconds is ended and fails the test."""
         late = False
         try:
             self.process.wait(timeout * SLOW)
@@ -103,9 +133,14 @@ class Job:
         seconds = time.monotonic() - self.begun
         left = self._leftovers()
         if late:
-            raise AssertionError("still running after %g s: %s\n%s" % (timeout * SLOW, self.process.args, self.said()))
+            raise AssertionError(
+                "still running after %g s: %s\n%s"
+                % (timeout * SLOW, self.process.args, self.said())
+            )
         assert not left, "processes left behind: %s" % left
-        return Result(self.process.returncode, seconds, read(self.stdout_path), read(self.stderr_path))
+        return Result(
+            self.process.returncode, seconds, read(self.stdout_path), read(self.stderr_path)
+        )
 
     def said(self):
         return read(self.stdout_path)[-3000:] + read(self.stderr_path)[-3000:]
@@ -173,12 +208,21 @@ class Bench:
         config = {
             "model": model,
             "data": {"train": self.train, "eval": self.eval, "tokenizer": "byte", "seq_len": 16},
-            "run": {"steps": steps, "digest": "states", "eval_every": 3, "eval_batches": 2, "watchdog_s": 120},
+            "run": {
+                "steps": steps,
+                "digest": "states",
+                "eval_every": 3,
+                "eval_batches": 2,
+                "watchdog_s": 120,
+            },
             "train_batch_size": 2 * n_leaves,
             "train_micro_batch_size_per_gpu": 2,
             "gradient_clipping": CLIPPING,
             "optimizer": {"type": "AdamW", "params": {"lr": 1e-2, "weight_decay": 0.1}},
-            "scheduler": {"type": "Cosine", "params": {"warmup_num_steps": 2, "total_num_steps": steps, "min_lr": 1e-3}},
+            "scheduler": {
+                "type": "Cosine",
+                "params": {"warmup_num_steps": 2, "total_num_steps": steps, "min_lr": 1e-3},
+            },
         }
         for key, value in blocks.items():
             if isinstance(value, dict) and key in config:
@@ -198,7 +242,10 @@ class Bench:
         """`sets`: {key: value} for --set; ranks 1 runs without a launcher."""
         arguments = [self.zerorun] + (["plan", "--json", "--ranks", str(ranks)] if plan else [])
         for key, value in dict(sets or {}, **({"run.dir": run_dir} if run_dir else {})).items():
-            arguments += ["--set", "%s=%s" % (key, str(value).lower() if isinstance(value, bool) else value)]
+            arguments += [
+                "--set",
+                "%s=%s" % (key, str(value).lower() if isinstance(value, bool) else value),
+            ]
         launcher = [self.mpirun, "-n", str(ranks)] + list(mpi) if ranks > 1 and not plan else []
         job = Job(launcher + arguments + [config], env or {}, self.folder)
         self.jobs.append(job)
@@ -208,7 +255,11 @@ class Bench:
         """One run that must end with `code`."""
         result = self.start(config, ranks, sets, run_dir, env).wait(timeout)
         assert result.code == code, "exit code %d, not %d\n%s%s" % (
-            result.code, code, result.stdout[-3000:], result.stderr[-3000:])
+            result.code,
+            code,
+            result.stdout[-3000:],
+            result.stderr[-3000:],
+        )
         return result
 
     def plan(self, config, ranks, sets=None):
@@ -241,11 +292,16 @@ class Log:
         return [line for line in self.lines if line["event"] == name]
 
     def facts(self, first=1):
-        """What must not depend on the schedule: lines from step `first` on, numbers as they are printed."""
+        """What must not depend on the schedule, from step `first` on, numbers as printed."""
         steps = {line["step"]: {key: line[key] for key in EXACT} for line in self.events("step")}
-        evals = {line["step"]: {key: line[key] for key in ("loss", "tokens")} for line in self.events("eval")}
-        return ({step: facts for step, facts in steps.items() if step >= first},
-                {step: facts for step, facts in evals.items() if step >= first})
+        evals = {
+            line["step"]: {key: line[key] for key in ("loss", "tokens")}
+            for line in self.events("eval")
+        }
+        return (
+            {step: facts for step, facts in steps.items() if step >= first},
+            {step: facts for step, facts in evals.items() if step >= first},
+        )
 
     def plan(self):
         return json.loads(read(os.path.join(self.dir, "plan.json")))
@@ -253,10 +309,20 @@ class Log:
 
 def assert_same(got, wanted, what):
     for one, other, kind in zip(got, wanted, ("step", "eval")):
-        assert one.keys() == other.keys(), "%s: %ss %s, not %s" % (what, kind, sorted(one), sorted(other))
+        assert one.keys() == other.keys(), "%s: %ss %s, not %s" % (
+            what,
+            kind,
+            sorted(one),
+            sorted(other),
+        )
         for step in sorted(one):
             assert one[step] == other[step], "%s: %s %d is\n  %s, not\n  %s" % (
-                what, kind, step, one[step], other[step])
+                what,
+                kind,
+                step,
+                one[step],
+                other[step],
+            )
 
 
 def wait_for(condition, timeout, what):
@@ -281,7 +347,10 @@ def main(tests):
         try:
             print("%s ..." % test.__name__, flush=True)
             said = test(bench)
-            print("  ok, %.1f s%s" % (time.monotonic() - begun, "; " + said if said else ""), flush=True)
+            print(
+                "  ok, %.1f s%s" % (time.monotonic() - begun, "; " + said if said else ""),
+                flush=True,
+            )
         except AssertionError as error:
             failed.append(test.__name__)
             print("  FAILED: %s" % error, flush=True)

@@ -1,5 +1,7 @@
-"""Bytes counted where MPI is called, by a preloaded library that knows nothing of zerorun: the sum over the log's steps,
-the other plans' share, and the small agreements of a run, each by name. Nothing is left over."""
+"""Bytes counted where MPI is called, by a preloaded library that knows nothing of zerorun: the sum
+over the log's steps, the other plans' share, and the small agreements of a run, each by name.
+Nothing is left over."""
+
 import os
 import sys
 
@@ -48,7 +50,10 @@ def counted(bench, config, ranks, sets):
     sent = []
     for rank in range(ranks):
         size, uncounted = (int(word) for word in run.read("%s.%d" % (out, rank)).split())
-        assert uncounted == 0, "rank %d: %d calls that the library does not count" % (rank, uncounted)
+        assert uncounted == 0, "rank %d: %d calls that the library does not count" % (
+            rank,
+            uncounted,
+        )
         sent.append(size)
     return log, sent
 
@@ -58,7 +63,9 @@ def planned_bytes(log, leaves_of_a_rank):
     plans = log.plan()["plans"]
     steps = sum(line["bytes"]["comm"] for line in log.events("step"))
     batches = 2 * leaves_of_a_rank  # run.eval_batches, one execution for each micro-batch
-    evals = len(log.events("eval")) * (batches * plans["eval"]["sent_bytes"] + plans["eval_end"]["sent_bytes"])
+    evals = len(log.events("eval")) * (
+        batches * plans["eval"]["sent_bytes"] + plans["eval_end"]["sent_bytes"]
+    )
     return steps + evals + plans["load"]["sent_bytes"]
 
 
@@ -68,11 +75,22 @@ def test_every_byte_has_a_name(bench):
         for ranks, sets in SETTINGS:
             log, sent = counted(bench, config, ranks, sets)
             report = log.plan()
-            assert len(log.events("step")) == STEPS and len(log.events("eval")) == 2 and len(log.events("save")) == 3
+            assert (
+                len(log.events("step")) == STEPS
+                and len(log.events("eval")) == 2
+                and len(log.events("save")) == 3
+            )
             agreed = sum(START.values()) + hashes_bytes(ranks, report) + 3 * sum(SAVE.values())
             wanted = planned_bytes(log, leaves // ranks) + (ranks - 1) * agreed
-            assert sent == [wanted] * ranks, "%s on %d ranks: %s handed to MPI, %d accounted for (%s)" % (
-                sets, ranks, sent, wanted, [size - wanted for size in sent])
+            assert (
+                sent == [wanted] * ranks
+            ), "%s on %d ranks: %s handed to MPI, %d accounted for (%s)" % (
+                sets,
+                ranks,
+                sent,
+                wanted,
+                [size - wanted for size in sent],
+            )
     return "%d runs" % (2 * len(SETTINGS))
 
 
@@ -80,7 +98,9 @@ def test_three_more_steps_cost_three_times_the_plan(bench):
     """Whatever else is sent, a step costs what `zerorun plan` says."""
     config = bench.config(run.LLAMA, 12, 9, run={"eval_every": 0})
     for ranks, sets in SETTINGS[1:4:2]:
-        few, more = (counted(bench, config, ranks, dict(sets, **{"run.steps": steps}))[1] for steps in (3, 6))
+        few, more = (
+            counted(bench, config, ranks, dict(sets, **{"run.steps": steps}))[1] for steps in (3, 6)
+        )
         threads = dict(sets, **{"run.threads": 1})
         predicted = bench.plan(config, ranks, threads)["plans"]["step"]["sent_bytes"]
         assert [b - a for a, b in zip(few, more)] == [3 * predicted] * ranks, (few, more, predicted)
@@ -99,4 +119,10 @@ if __name__ == "__main__":
     if run.SLOW > 1:
         print("skipped: a sanitizer must be the first library that is loaded")
         sys.exit(77)
-    run.main([test_every_byte_has_a_name, test_three_more_steps_cost_three_times_the_plan, test_one_rank_sends_nothing])
+    run.main(
+        [
+            test_every_byte_has_a_name,
+            test_three_more_steps_cost_three_times_the_plan,
+            test_one_rank_sends_nothing,
+        ]
+    )

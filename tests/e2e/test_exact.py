@@ -1,4 +1,5 @@
-"""The same bits whatever the schedule: losses, norms, digests and evaluations of whole runs, as printed."""
+"""The same bits whatever the schedule: losses, norms, digests, evaluations of whole runs."""
+
 import itertools
 import random
 
@@ -32,8 +33,12 @@ def pairwise(factors, seed):
     """Rows in which every two values of two factors meet: greedy, the same at every call."""
     chance = random.Random(seed)
     names = list(factors)
-    missing = {((a, x), (b, y)) for a, b in itertools.combinations(names, 2)
-               for x in factors[a] for y in factors[b]}
+    missing = {
+        ((a, x), (b, y))
+        for a, b in itertools.combinations(names, 2)
+        for x in factors[a]
+        for y in factors[b]
+    }
     rows = []
     while missing:
         best, most = None, -1
@@ -43,9 +48,13 @@ def pairwise(factors, seed):
             row.update(dict(pair))
             for name in chance.sample(names, len(names)):
                 if name not in row:
-                    row[name] = max(factors[name], key=lambda value: (gain(row, name, value, names, missing),
-                                                                      chance.random()))
-            covered = sum(((a, row[a]), (b, row[b])) in missing for a, b in itertools.combinations(names, 2))
+                    row[name] = max(
+                        factors[name],
+                        key=lambda value: (gain(row, name, value, names, missing), chance.random()),
+                    )
+            covered = sum(
+                ((a, row[a]), (b, row[b])) in missing for a, b in itertools.combinations(names, 2)
+            )
             if covered > most:
                 best, most = row, covered
         rows.append(best)
@@ -54,7 +63,10 @@ def pairwise(factors, seed):
 
 
 def gain(row, name, value, names, missing):
-    pairs = (sorted(((other, row[other]), (name, value)), key=lambda item: names.index(item[0])) for other in row)
+    pairs = (
+        sorted(((other, row[other]), (name, value)), key=lambda item: names.index(item[0]))
+        for other in row
+    )
     return sum(tuple(pair) in missing for pair in pairs)
 
 
@@ -72,7 +84,10 @@ def check_plan(bench, config, log, ranks, sets):
     report = log.plan()
     predicted = bench.plan(config, ranks, sets)
     start = log.events("start")[-1]
-    assert predicted["hash"] == start["plan_hash"] == report["hash"], (predicted["hash"], start["plan_hash"])
+    assert predicted["hash"] == start["plan_hash"] == report["hash"], (
+        predicted["hash"],
+        start["plan_hash"],
+    )
     assert predicted["split_is_exact"]
     step = predicted["plans"]["step"]
     for line in log.events("step"):
@@ -94,7 +109,9 @@ def check_kept(kept, names, stage, ranks, whole):
 
 def check_table(bench, model, leaves, ranks, seed):
     config = bench.config(model, leaves)
-    oracle = bench.whole(config, 1, {"run.serial": True, "run.threads": 1, "zero_optimization.stage": 0})
+    oracle = bench.whole(
+        config, 1, {"run.serial": True, "run.threads": 1, "zero_optimization.stage": 0}
+    )
     wanted = oracle.facts()
     assert sorted(wanted[0]) == [1, 2, 3, 4, 5, 6] and sorted(wanted[1]) == [3, 6]
     check_clipping(wanted[0])
@@ -106,7 +123,9 @@ def check_table(bench, model, leaves, ranks, seed):
         n_ranks, sets = settings(row, leaves)
         log = bench.whole(config, n_ranks, sets)
         run.assert_same(log.facts(), wanted, "%s" % row)
-        sent[n_ranks, row["zero_optimization.stage"]] = check_plan(bench, config, log, n_ranks, sets)[0]
+        sent[n_ranks, row["zero_optimization.stage"]] = check_plan(
+            bench, config, log, n_ranks, sets
+        )[0]
     assert all((size > 0) == (n_ranks > 1) for (n_ranks, _), size in sent.items())
     return "%d settings" % len(rows)
 
@@ -135,7 +154,7 @@ def test_llama_12_micro_batches(bench):
 
 
 def test_settings_differ_where_they_should(bench):
-    """Traffic and kept bytes of a rank by stage, order and group, from the plans that the runs above obey."""
+    """Traffic and kept bytes by stage, order and group, from plans like those the runs obey."""
     config = bench.config(run.LLAMA, 8)
 
     def sent(ranks, stage, order="depth", group=0):
@@ -154,7 +173,11 @@ def test_settings_differ_where_they_should(bench):
 
 
 if __name__ == "__main__":
-    tests = [test_llama_8_micro_batches, test_gpt2_12_micro_batches, test_settings_differ_where_they_should]
+    tests = [
+        test_llama_8_micro_batches,
+        test_gpt2_12_micro_batches,
+        test_settings_differ_where_they_should,
+    ]
     if run.LONG:
         tests += [test_gpt2_8_micro_batches, test_llama_12_micro_batches]
     run.main(tests)

@@ -1,5 +1,6 @@
-"""What goes wrong outside of zerorun: one message that says what, where and what to do; the right exit code; nobody
-left behind; and what was only late goes on as if nothing had happened."""
+"""What goes wrong outside of zerorun: one message that says what, where and what to do; the right
+exit code; nobody left behind; and what was only late goes on as if nothing had happened."""
+
 import os
 import re
 import shutil
@@ -19,7 +20,9 @@ def config_of(bench, **blocks):
 def started(bench, config, ranks, sets, run_dir, mpi=()):
     """An endless run in full swing, and its ranks."""
     job = bench.start(config, ranks, dict(ENDLESS, **sets), run_dir, mpi=mpi)
-    run.wait_for(lambda: len(run.Log(run_dir).events("step")) >= 3 or not job.is_running(), 60, "three steps")
+    run.wait_for(
+        lambda: len(run.Log(run_dir).events("step")) >= 3 or not job.is_running(), 60, "three steps"
+    )
     assert job.is_running(), job.said()
     return job, job.ranks()
 
@@ -38,21 +41,35 @@ def test_killed_rank_ends_the_run_under_mpirun(bench):
     os.kill(ranks[1], signal.SIGKILL)
     result = gone_within(job, 10)
     assert result.code != 0
-    assert "rank 1" in result.stderr and "vanished" in result.stderr or "signal 9" in result.stderr, result.stderr
+    assert (
+        "rank 1" in result.stderr and "vanished" in result.stderr or "signal 9" in result.stderr
+    ), result.stderr
 
 
 def test_killed_rank_ends_the_run_without_the_launchers_help(bench):
     """mpirun is told to leave the other ranks alone: they notice by themselves."""
     config = config_of(bench)
     for victim in (0, 2):
-        job, ranks = started(bench, config, 3, {"zero_optimization.stage": 3}, bench.new_dir(),
-                             ("--enable-recovery",))
+        job, ranks = started(
+            bench,
+            config,
+            3,
+            {"zero_optimization.stage": 3},
+            bench.new_dir(),
+            ("--enable-recovery",),
+        )
         os.kill(ranks[victim], signal.SIGKILL)
         result = gone_within(job, 10)
         said = result.messages()
-        vanished = [line for line in said if "rank %d (process %d) vanished" % (victim, ranks[victim]) in line]
+        vanished = [
+            line
+            for line in said
+            if "rank %d (process %d) vanished" % (victim, ranks[victim]) in line
+        ]
         assert len(vanished) == 1, result.stderr
-        assert all("MPI does not end" in line for line in said if line not in vanished), result.stderr
+        assert all(
+            "MPI does not end" in line for line in said if line not in vanished
+        ), result.stderr
 
 
 def cpu_seconds(pid):
@@ -63,10 +80,16 @@ def cpu_seconds(pid):
 
 
 def test_waiting_ranks_sleep_and_the_run_goes_on(bench):
-    """One of three ranks is stopped in mid-run; the others use < 10 % of a core each, all threads together."""
+    """One of three ranks is stopped in mid-run; the others use < 10 % of a core each."""
     seconds = 10 if run.LONG else 5
     config = config_of(bench)
-    sets = {"zero_optimization.stage": 3, "plan.group": 2, "run.threads": 2, "run.steps": 40, "run.delay_us": 200}
+    sets = {
+        "zero_optimization.stage": 3,
+        "plan.group": 2,
+        "run.threads": 2,
+        "run.steps": 40,
+        "run.delay_us": 200,
+    }
     reference = bench.whole(config, 1, dict(sets, **{"run.delay_us": 0})).facts()
     run_dir = bench.new_dir()
     job = bench.start(config, 3, sets, run_dir)
@@ -75,7 +98,9 @@ def test_waiting_ranks_sleep_and_the_run_goes_on(bench):
     os.kill(ranks[1], signal.SIGSTOP)
     try:
         time.sleep(0.5)  # what is under way ends
-        before, steps = {r: cpu_seconds(ranks[r]) for r in (0, 2)}, len(run.Log(run_dir).events("step"))
+        before, steps = {r: cpu_seconds(ranks[r]) for r in (0, 2)}, len(
+            run.Log(run_dir).events("step")
+        )
         time.sleep(seconds)
         used = {r: (cpu_seconds(ranks[r]) - before[r]) / seconds for r in (0, 2)}
         assert len(run.Log(run_dir).events("step")) == steps < 40
@@ -91,7 +116,9 @@ def test_waiting_ranks_sleep_and_the_run_goes_on(bench):
 def test_watchdog_names_what_is_late(bench):
     config = config_of(bench)
     run_dir = bench.new_dir()
-    job, ranks = started(bench, config, 3, {"zero_optimization.stage": 3, "run.watchdog_s": 2 * run.SLOW}, run_dir)
+    job, ranks = started(
+        bench, config, 3, {"zero_optimization.stage": 3, "run.watchdog_s": 2 * run.SLOW}, run_dir
+    )
     os.kill(ranks[2], signal.SIGSTOP)
     try:
         result = gone_within(job, 20)
@@ -116,13 +143,20 @@ def test_full_log(bench):
         os.symlink("/dev/full", os.path.join(run_dir, "log.jsonl"))
         result = bench.run(config, ranks, {}, run_dir, code=4)
         said = result.messages()
-        assert len(said) == 1 and "log.jsonl" in said[0] and "free some space" in said[0], result.stderr
+        assert (
+            len(said) == 1 and "log.jsonl" in said[0] and "free some space" in said[0]
+        ), result.stderr
 
 
 def mount(folder, kib):
     os.makedirs(folder, exist_ok=True)
-    return subprocess.run(["mount", "-t", "tmpfs", "-o", "size=%dk" % kib, "tmpfs", folder],
-                          stderr=subprocess.DEVNULL).returncode == 0
+    return (
+        subprocess.run(
+            ["mount", "-t", "tmpfs", "-o", "size=%dk" % kib, "tmpfs", folder],
+            stderr=subprocess.DEVNULL,
+        ).returncode
+        == 0
+    )
 
 
 def fill(path):
@@ -135,7 +169,7 @@ def fill(path):
 
 
 def test_full_folder(bench):
-    """A file system that a checkpoint does not fit: the run ends, the checkpoint before is still whole."""
+    """A checkpoint does not fit its file system: the run ends, the one before is still whole."""
     if os.geteuid() != 0 or shutil.which("mount") is None:
         return "skipped: needs root to mount a small file system"
     disk = bench.path("small")
@@ -153,7 +187,11 @@ def test_full_folder(bench):
         bench.run(config, 2, {}, run_dir)
         starts = [line["step"] for line in run.Log(run_dir).events("start")]
         assert starts[-1] == 2, starts
-        run.assert_same((run.Log(run_dir).facts(3)[0], {}), (bench.whole(config).facts(3)[0], {}), "with space again")
+        run.assert_same(
+            (run.Log(run_dir).facts(3)[0], {}),
+            (bench.whole(config).facts(3)[0], {}),
+            "with space again",
+        )
     finally:
         subprocess.run(["umount", "-l", disk], check=True)
     return None
@@ -162,7 +200,11 @@ def test_full_folder(bench):
 def test_unwritable_folder(bench):
     config = config_of(bench)
     os.symlink("/nowhere/else", bench.path("dangling"))
-    for ranks, run_dir in ((1, "/proc/zerorun"), (2, os.path.join(bench.train, "run")), (1, bench.path("dangling"))):
+    for ranks, run_dir in (
+        (1, "/proc/zerorun"),
+        (2, os.path.join(bench.train, "run")),
+        (1, bench.path("dangling")),
+    ):
         result = bench.run(config, ranks, {}, run_dir, code=5)
         said = result.messages()
         assert len(said) == 1 and run_dir in said[0], result.stderr
@@ -197,7 +239,16 @@ def test_two_runs_in_one_folder(bench):
 
 
 if __name__ == "__main__":
-    run.main([test_killed_rank_ends_the_run_under_mpirun, test_killed_rank_ends_the_run_without_the_launchers_help,
-              test_waiting_ranks_sleep_and_the_run_goes_on, test_watchdog_names_what_is_late, test_full_log,
-              test_full_folder, test_unwritable_folder, test_data_that_is_gone_or_cut_between_runs,
-              test_two_runs_in_one_folder])
+    run.main(
+        [
+            test_killed_rank_ends_the_run_under_mpirun,
+            test_killed_rank_ends_the_run_without_the_launchers_help,
+            test_waiting_ranks_sleep_and_the_run_goes_on,
+            test_watchdog_names_what_is_late,
+            test_full_log,
+            test_full_folder,
+            test_unwritable_folder,
+            test_data_that_is_gone_or_cut_between_runs,
+            test_two_runs_in_one_folder,
+        ]
+    )

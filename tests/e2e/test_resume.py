@@ -1,4 +1,5 @@
-"""Stop and go on, on other ranks, stages and orders: the lines are those of a run that never stopped."""
+"""Stop and go on, on other ranks, stages and orders: the lines of a run that never stopped."""
+
 import json
 import os
 import shutil
@@ -8,7 +9,10 @@ import run
 
 N_STEPS = 8
 OTHERS = (  # where a run stops and where it goes on
-    ((1, {"zero_optimization.stage": 0}), (4, {"zero_optimization.stage": 3, "plan.order": "breadth"})),
+    (
+        (1, {"zero_optimization.stage": 0}),
+        (4, {"zero_optimization.stage": 3, "plan.order": "breadth"}),
+    ),
     ((4, {"zero_optimization.stage": 3}), (2, {"zero_optimization.stage": 1, "run.serial": True})),
     ((2, {"zero_optimization.stage": 2, "plan.order": "breadth"}), (1, {"run.threads": 3})),
     ((2, {"zero_optimization.stage": 3}), (8, {"zero_optimization.stage": 2})),
@@ -16,9 +20,14 @@ OTHERS = (  # where a run stops and where it goes on
 
 
 def config_of(bench, **run_options):
-    # 6007 bytes hold 375 samples: the run goes through its data more than twice, shuffled anew each time.
-    return bench.config(run.GPT2, 8, N_STEPS, run=dict({"eval_every": 4}, **run_options),
-                        data={"train": bench.train_short})
+    # 900 bytes hold 56 samples: the run goes through its data twice, shuffled anew each time.
+    return bench.config(
+        run.GPT2,
+        8,
+        N_STEPS,
+        run=dict({"eval_every": 4}, **run_options),
+        data={"train": bench.train_short},
+    )
 
 
 def prepare(bench):
@@ -26,7 +35,10 @@ def prepare(bench):
     if not os.path.exists(bench.train_short):
         run.text_file(bench.train_short, 900, 3)
         bench.uncut = bench.whole(config_of(bench)).facts()
-        assert sorted(bench.uncut[0]) == list(range(1, N_STEPS + 1)) and sorted(bench.uncut[1]) == [4, 8]
+        assert sorted(bench.uncut[0]) == list(range(1, N_STEPS + 1)) and sorted(bench.uncut[1]) == [
+            4,
+            8,
+        ]
     return config_of(bench), bench.uncut
 
 
@@ -62,7 +74,9 @@ def check_unchanged(run_dir):
 def slow_start(bench, config, ranks, sets, run_dir):
     """A run that takes its time between operations, once it has made two steps."""
     job = bench.start(config, ranks, dict(sets, **{"run.delay_us": 1000}), run_dir)
-    run.wait_for(lambda: len(run.Log(run_dir).events("step")) >= 2, 60, "two steps of\n" + job.said())
+    run.wait_for(
+        lambda: len(run.Log(run_dir).events("step")) >= 2, 60, "two steps of\n" + job.said()
+    )
     return job
 
 
@@ -109,8 +123,14 @@ def part(facts, first):
 def saved_run(bench, config):
     """A run of four steps on two ranks with two checkpoints, at 2 and 4: its folder."""
     run_dir = bench.new_dir()
-    bench.run(config, 2, {"run.steps": 4, "checkpoint.every": 2, "zero_optimization.stage": 3}, run_dir)
-    assert sorted(os.listdir(os.path.join(run_dir, "checkpoints"))) == ["latest", "step-00000002", "step-00000004"]
+    bench.run(
+        config, 2, {"run.steps": 4, "checkpoint.every": 2, "zero_optimization.stage": 3}, run_dir
+    )
+    assert sorted(os.listdir(os.path.join(run_dir, "checkpoints"))) == [
+        "latest",
+        "step-00000002",
+        "step-00000004",
+    ]
     return run_dir
 
 
@@ -139,7 +159,11 @@ def test_damaged_checkpoint_is_refused_by_name(bench):
     files = sorted(os.listdir(os.path.join(whole, latest)))
     tensors = [name for name in files if name.endswith(".safetensors")]
     assert len(tensors) == 2, files
-    cases = [(name, kind) for name in (tensors[-1], "manifest.json") for kind in ("bit", "cut", "missing")]
+    cases = [
+        (name, kind)
+        for name in (tensors[-1], "manifest.json")
+        for kind in ("bit", "cut", "missing")
+    ]
     for name, kind in cases + [(tensors[0], "head")]:
         run_dir = bench.new_dir()
         shutil.copytree(whole, run_dir)
@@ -147,7 +171,11 @@ def test_damaged_checkpoint_is_refused_by_name(bench):
         ranks = 2 if kind == "bit" else 1
         result = bench.run(config, ranks, {}, run_dir, code=3)
         said = result.messages()
-        assert len(said) == 1 and name in said[0] and "step-00000004" in said[0], (name, kind, result.stderr)
+        assert len(said) == 1 and name in said[0] and "step-00000004" in said[0], (
+            name,
+            kind,
+            result.stderr,
+        )
         assert len(run.Log(run_dir).events("step")) == 4
     # The remedy of the message: the older checkpoint is still good.
     with open(os.path.join(run_dir, "checkpoints", "latest"), "w") as file:
@@ -160,13 +188,23 @@ def test_other_numeric_options_are_refused(bench):
     config, uncut = prepare(bench)
     run_dir = saved_run(bench, config)
     before = run.read(os.path.join(run_dir, "log.jsonl"))
-    for key, value in (("optimizer.params.lr", "0.5"), ("gradient_clipping", "0.7"), ("data.seed", "5"),
-                       ("plan.logits_chunk", "8"), ("scheduler.params.min_lr", "1e-7")):
+    for key, value in (
+        ("optimizer.params.lr", "0.5"),
+        ("gradient_clipping", "0.7"),
+        ("data.seed", "5"),
+        ("plan.logits_chunk", "8"),
+        ("scheduler.params.min_lr", "1e-7"),
+    ):
         result = bench.run(config, 2 if key == "data.seed" else 1, {key: value}, run_dir, code=2)
         said = result.messages()
         assert len(said) == 1 and key in said[0], (key, result.stderr)
     assert run.read(os.path.join(run_dir, "log.jsonl")) == before
-    bench.run(config, 2, {"optimizer.params.weight_decay": "0.2", "checkpoint.ignore_options": True}, run_dir)
+    bench.run(
+        config,
+        2,
+        {"optimizer.params.weight_decay": "0.2", "checkpoint.ignore_options": True},
+        run_dir,
+    )
     last = run.Log(run_dir).facts()[0]
     assert last[N_STEPS]["digest_params"] != uncut[0][N_STEPS]["digest_params"]
 
@@ -182,12 +220,22 @@ def test_no_resume_starts_again(bench):
 def test_manifest_says_the_cursor(bench):
     config, _ = prepare(bench)
     run_dir = saved_run(bench, config)
-    manifest = json.loads(run.read(os.path.join(run_dir, "checkpoints", "step-00000004", "manifest.json")))
+    manifest = json.loads(
+        run.read(os.path.join(run_dir, "checkpoints", "step-00000004", "manifest.json"))
+    )
     assert manifest["step"] == 4 and manifest["data"]["iteration"] == 4, manifest
     assert manifest["counters"]["tokens"] == 4 * 16 * 16
 
 
 if __name__ == "__main__":
-    run.main([test_run_steps_small_then_more, test_sigterm_to_one_rank_saves_and_ends,
-              test_sigusr1_saves_and_goes_on_then_killed, test_damaged_checkpoint_is_refused_by_name,
-              test_other_numeric_options_are_refused, test_no_resume_starts_again, test_manifest_says_the_cursor])
+    run.main(
+        [
+            test_run_steps_small_then_more,
+            test_sigterm_to_one_rank_saves_and_ends,
+            test_sigusr1_saves_and_goes_on_then_killed,
+            test_damaged_checkpoint_is_refused_by_name,
+            test_other_numeric_options_are_refused,
+            test_no_resume_starts_again,
+            test_manifest_says_the_cursor,
+        ]
+    )
