@@ -46,7 +46,8 @@ zr_kern_shape_t kern_case_shape(const kern_case_t *one, zr_dtype_t real) {
     if (desc[i].type == KERN_REST && (one->compute == 0 || real == ZR_F64))
       shape.present &= (uint8_t) ~(1u << i);
     bool is_real = desc[i].type <= KERN_F32;
-    if (!(shape.present >> i & 1u) || desc[i].role == KERN_SCRATCH)
+    bool present = (shape.present >> i & 1) != 0;
+    if (!present || desc[i].role == KERN_SCRATCH)
       shape.dtype[i] = ZR_U8;
     else
       shape.dtype[i] = (uint8_t)(is_real && real == ZR_F64 ? ZR_F64 : dtype_of(one, desc[i].type));
