@@ -17,8 +17,7 @@ done
 bash launch/install.sh --tests
 . launch/mpi_env.sh
 export OMPI_MCA_btl=self,vader
-export TSAN_OPTIONS="suppressions=$PWD/tests/support/tsan.supp ${TSAN_OPTIONS:-}"
-export LSAN_OPTIONS="suppressions=$PWD/tests/support/lsan.supp:print_suppressions=0 ${LSAN_OPTIONS:-}"
+export TSAN_OPTIONS="halt_on_error=1 ${TSAN_OPTIONS:-}"
 export UBSAN_OPTIONS="print_stacktrace=1 ${UBSAN_OPTIONS:-}"
 
 failed=0
