@@ -5,6 +5,7 @@ found and how whatever is left behind is ended.
 """
 
 import atexit
+import itertools
 import json
 import os
 import shutil
@@ -187,7 +188,7 @@ class Bench:
         self.mpirun = os.environ.get("ZR_MPIRUN", "mpirun")
         self.folder = tempfile.mkdtemp(prefix="zr-e2e-")
         self.jobs = []
-        self.n_runs = 0
+        self.numbers = itertools.count(1)
         atexit.register(self.close)
         self.train = self.path("train.txt")
         self.eval = self.path("eval.txt")
@@ -235,8 +236,7 @@ class Bench:
         return path
 
     def new_dir(self):
-        self.n_runs += 1
-        return self.path("run-%d" % self.n_runs)
+        return self.path("run-%d" % next(self.numbers))
 
     def start(self, config, ranks=1, sets=None, run_dir=None, env=None, mpi=(), plan=False):
         """`sets`: {key: value} for --set; ranks 1 runs without a launcher."""

@@ -45,7 +45,7 @@ def hashes_bytes(ranks, report):
 
 def counted(bench, config, ranks, sets):
     """(log, bytes that each rank handed to MPI) of a whole run."""
-    out = bench.path("pmpi-%d" % bench.n_runs)
+    out = bench.new_dir() + "-sent"
     log = bench.whole(config, ranks, sets, {"LD_PRELOAD": bench.preload, "ZR_PMPI_OUT": out})
     sent = []
     for rank in range(ranks):
