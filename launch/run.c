@@ -101,16 +101,16 @@ static void close_all(launch_t *launch) {
 
 int zr_command_run(zr_alloc_t *alloc, const zr_command_t *command) {
   launch_t launch = {.alloc = alloc, .command = command};
-  int exit_code = 0;
+  zr_job_verdict_t verdict = {0};
   zr_status_t status = widen(&launch);
   if (status == ZR_OK) status = open_job(&launch);
   if (status == ZR_OK) status = run(&launch);
   if (status != ZR_OK) {
-    bool speaks = true;
-    exit_code = zr_status_exit_code(status);
-    if (launch.job != NULL) speaks = zr_job_speaks(launch.job, status, &exit_code);
-    if (speaks) zr_error("%s", zr_detail());
+    verdict = (zr_job_verdict_t){.speaks = true, .exit_code = zr_status_exit_code(status)};
+    if (launch.job != NULL) zr_job_judge(launch.job, status, &verdict);
+    if (verdict.speaks) zr_error("%s", zr_detail());
   }
   close_all(&launch);
-  return exit_code;
+  zr_job_linger(&verdict);
+  return verdict.exit_code;
 }

@@ -27,7 +27,8 @@ struct zr_job_t {
   peer_t *peer;     /* [n_ranks] */
   int64_t *scratch; /* for sums and agreement */
   int64_t scratch_bytes;
-  bool agreed, speaks;  /* a failure was settled by zr_job_agree */
+  bool agreed;          /* a failure was settled by zr_job_agree ... */
+  int speaker;          /* ... and this rank speaks */
   _Atomic int leaving;  /* a failure is known: peers may go */
   _Atomic int vanished; /* this rank's watcher has spoken */
   pthread_t watcher;
@@ -217,22 +218,34 @@ zr_status_t zr_job_agree(zr_job_t *job, zr_status_t status) {
     if (job->scratch[rank] == ZR_OK) continue;
     atomic_store(&job->leaving, 1);
     job->agreed = true;
-    job->speaks = rank == job->info.rank;
+    job->speaker = rank;
     return (zr_status_t)job->scratch[rank];
   }
   return ZR_OK;
 }
 
 void zr_job_abort(zr_job_t *job, zr_status_t status) {
-  job->comm_ops->abort(job->comm, status, zr_detail());
+  if (!job->agreed) job->comm_ops->abort(job->comm, status, zr_detail());
 }
 
-bool zr_job_speaks(zr_job_t *job, zr_status_t status, int *out_exit_code) {
-  *out_exit_code = zr_status_exit_code(status);
-  if (job->agreed) return job->speaks;
-  int rank = job->info.rank;
-  zr_status_t cause = job->comm_ops->cause(job->comm, &rank, NULL, 0);
-  if (cause == ZR_OK) return true; /* nobody else knows */
-  *out_exit_code = zr_status_exit_code(cause);
-  return rank == job->info.rank && atomic_load(&job->vanished) == 0;
+/* --- the last word --------------------------------------------------------------------------- */
+
+void zr_job_judge(zr_job_t *job, zr_status_t status, zr_job_verdict_t *out_verdict) {
+  int rank = job->info.rank, speaker = job->speaker;
+  *out_verdict = (zr_job_verdict_t){.speaks = true, .exit_code = zr_status_exit_code(status)};
+  if (!job->agreed) {
+    zr_status_t cause = job->comm_ops->cause(job->comm, &speaker, NULL, 0);
+    if (cause == ZR_OK) return; /* nobody else knows */
+    out_verdict->exit_code = zr_status_exit_code(cause);
+  }
+  out_verdict->speaks = speaker == rank && atomic_load(&job->vanished) == 0;
+  if (speaker != rank && is_local(job, speaker)) out_verdict->speaker_pid = job->peer[speaker].pid;
+}
+
+void zr_job_linger(const zr_job_verdict_t *verdict) {
+  enum { NAPS = 100, NAP_MS = 10 };
+  if (verdict->speaker_pid == 0) return;
+  for (int i = 0; i < NAPS && kill((pid_t)verdict->speaker_pid, 0) == 0; ++i) {
+    zr_clock_sleep_ns((int64_t)NAP_MS * 1000000);
+  }
 }

@@ -24,12 +24,20 @@ zr_comm_info_t zr_job_info(const zr_job_t *job);
 /* Every rank brings its status (and detail). All ZR_OK: ZR_OK. Else the failing rank of the lowest
  * number gets its own status back and speaks; the others get that status too, and are silent. */
 zr_status_t zr_job_agree(zr_job_t *job, zr_status_t status) ZR_MUST_CHECK;
-/* A failure that only this rank may have seen: the others learn of it when they next wait. */
+/* A failure that only this rank may have seen: the others learn of it when they next wait. Nothing
+ * after zr_job_agree has settled one. */
 void zr_job_abort(zr_job_t *job, zr_status_t status);
 
-/* After a failure with `status`: whether this rank is the one to print zr_detail(), and the exit
- * code of the first cause. */
-bool zr_job_speaks(zr_job_t *job, zr_status_t status, int *out_exit_code);
+/* After a failure with `status`: who prints zr_detail(), and the exit code of the first cause. */
+typedef struct {
+  bool speaks; /* this rank does */
+  int exit_code;
+  int64_t speaker_pid; /* another rank of this node does: its process; else 0 */
+} zr_job_verdict_t;
+void zr_job_judge(zr_job_t *job, zr_status_t status, zr_job_verdict_t *out_verdict);
+/* Waits, at most a second, until the speaking process is gone: a launcher that sees a silent rank
+ * fail first ends the others, and what they said may be lost. Call when all is closed. */
+void zr_job_linger(const zr_job_verdict_t *verdict);
 
 /* Sums int64 over the ranks. */
 zr_status_t zr_job_sum(zr_job_t *job, int64_t *data, int64_t count) ZR_MUST_CHECK;
