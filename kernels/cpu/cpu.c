@@ -55,18 +55,66 @@ static int64_t scratch_bytes(const zr_kern_t *kern, const zr_kern_shape_t *shape
 /* --- prepare ------------------------------------------------------------------------------------
  */
 
+/* Types of the operands of each kind: T the compute type, the same for all; S a sum type; A one
+ * that T is added to; F fp32; * L what completes a parameter's master; '.' not a matter of types.
+ */
+static const char *const types[ZR_N_OP_KINDS] = {
+    [ZR_OP_EMBEDDING] = ".TTT",    [ZR_OP_EMBEDDING_GRAD] = ".TSS",
+    [ZR_OP_LINEAR] = "TTTT",       [ZR_OP_LINEAR_GRAD_X] = "TTT",
+    [ZR_OP_LINEAR_GRAD_W] = "TTS", [ZR_OP_LINEAR_GRAD_B] = "TS",
+    [ZR_OP_LAYERNORM] = "TTTTF",   [ZR_OP_LAYERNORM_GRAD] = "TTFTTSS",
+    [ZR_OP_RMSNORM] = "TTTF",      [ZR_OP_RMSNORM_GRAD] = "TTFTTS",
+    [ZR_OP_ROPE] = "FT",           [ZR_OP_ROPE_TABLE] = "F",
+    [ZR_OP_ATTENTION] = "TTF",     [ZR_OP_ATTENTION_GRAD] = "TTFTT",
+    [ZR_OP_GELU] = "TT",           [ZR_OP_GELU_GRAD] = "TTT",
+    [ZR_OP_SWIGLU] = "TTT",        [ZR_OP_SWIGLU_GRAD] = "TTTTT",
+    [ZR_OP_ADD] = "TTT",           [ZR_OP_HEAD_LOSS] = "TT...TS",
+    [ZR_OP_HEAD_EVAL] = "TT",      [ZR_OP_FILL] = "T",
+    [ZR_OP_ACCUMULATE] = "TA",     [ZR_OP_SHARD_ADD] = "TA",
+    [ZR_OP_BLOCK_NORM] = "S",      [ZR_OP_ADAMW] = "TSFF..L",
+};
+
+/* Whether an operand of type class `class` may have `dtype` where the compute type is `compute`. */
+static int may_have(char class, zr_dtype_t dtype, zr_dtype_t compute) {
+  int half = dtype == ZR_BF16 || dtype == ZR_F16;
+  switch (class) {
+    case 'T':
+      return (half ? dtype : ZR_F32) == compute && dtype != ZR_I16;
+    case 'A':
+      return dtype != ZR_I16 && (!half || compute == ZR_F32 || dtype == compute);
+    case 'S':
+      return dtype != ZR_I16;
+    case 'L':
+      return compute == ZR_BF16 ? dtype == ZR_I16 : dtype == ZR_F32;
+    default:
+      return !half && dtype != ZR_I16;
+  }
+}
+
+static zr_dtype_t compute_type(const zr_kern_shape_t *shape, const char *class) {
+  const char *first = strchr(class, 'T');
+  int dtype = first == NULL ? ZR_F32 : shape->dtype[first - class];
+  return dtype == ZR_BF16 || dtype == ZR_F16 ? (zr_dtype_t)dtype : ZR_F32;
+}
+
 static zr_status_t check_shape(const zr_kern_shape_t *shape) {
   const zr_cpu_kind_t *kind = kind_of(shape);
   if (kind == NULL)
     return zr_fail(ZR_ERR_UNSUPPORTED, "cpu: no kernel of kind %d", (int)shape->kind);
-  for (int i = 0; i < ZR_MAX_OPERANDS; i++) {
+  const char *class = types[shape->kind] == NULL ? "" : types[shape->kind];
+  zr_dtype_t compute = compute_type(shape, class);
+  size_t n_classes = strlen(class);
+  for (size_t i = 0; i < ZR_MAX_OPERANDS; i++) {
+    zr_dtype_t dtype = (zr_dtype_t)shape->dtype[i];
     if (!(shape->present >> i & 1)) continue;
-    int dtype = shape->dtype[i];
-    if (dtype == ZR_BF16 || dtype == ZR_F16 || dtype == ZR_I16) {
-      return zr_fail(ZR_ERR_UNSUPPORTED, "cpu: %s has no kernel for %s yet", kind->name,
-                     zr_dtype_name((zr_dtype_t)dtype));
+    if (!may_have(i < n_classes ? class[i] : '.', dtype, compute)) {
+      return zr_fail(ZR_ERR_UNSUPPORTED, "cpu: %s in %s has no kernel for %s as operand %d",
+                     kind->name, zr_dtype_name(compute), zr_dtype_name(dtype), (int)i);
     }
   }
+  if (shape->kind == ZR_OP_ADAMW && compute != ZR_F32 && !(shape->present >> 6 & 1))
+    return zr_fail(ZR_ERR_UNSUPPORTED, "cpu: adamw in %s needs the rest of its master parameters",
+                   zr_dtype_name(compute));
   return ZR_OK;
 }
 
@@ -163,23 +211,28 @@ static void close_kern(zr_kern_t *kern) {
 
 typedef struct {
   const char *name;
-  const zr_cpu_rows_t *rows;
+  zr_cpu_rows_set_t rows;
   zr_kern_ops_t ops[2]; /* without and with a library for products */
 } isa_t;
 
 static const isa_t isas[ZR_CPU_N_ISAS] = {
     [ZR_CPU_BASELINE] = {"baseline",
-                         &zr_cpu_rows_baseline,
+                         {&zr_cpu_rows_baseline, &zr_cpu_rows_bf16_baseline,
+                          &zr_cpu_rows_f16_baseline},
                          {TABLE("cpu (baseline)"), TABLE("cpu (baseline, dnnl)")}},
-    [ZR_CPU_AVX2] = {"avx2", &zr_cpu_rows_avx2, {TABLE("cpu (avx2)"), TABLE("cpu (avx2, dnnl)")}},
+    [ZR_CPU_AVX2] = {"avx2",
+                     {&zr_cpu_rows_avx2, &zr_cpu_rows_bf16_avx2, &zr_cpu_rows_f16_avx2},
+                     {TABLE("cpu (avx2)"), TABLE("cpu (avx2, dnnl)")}},
     [ZR_CPU_AVX512] = {"avx512",
-                       &zr_cpu_rows_avx512,
+                       {&zr_cpu_rows_avx512, &zr_cpu_rows_bf16_avx512, &zr_cpu_rows_f16_avx512},
                        {TABLE("cpu (avx512)"), TABLE("cpu (avx512, dnnl)")}},
 };
 
 static int machine_has(int isa) {
   __builtin_cpu_init();
-  if (isa == ZR_CPU_AVX2) return __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma");
+  if (isa == ZR_CPU_AVX2)
+    return __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") &&
+           __builtin_cpu_supports("f16c");
   if (isa == ZR_CPU_AVX512) {
     return machine_has(ZR_CPU_AVX2) && __builtin_cpu_supports("avx512f") &&
            __builtin_cpu_supports("avx512bw") && __builtin_cpu_supports("avx512dq") &&
@@ -212,7 +265,7 @@ zr_status_t zr_kern_cpu_open(zr_alloc_t *alloc, const char *isa_name, const zr_k
   zr_kern_t *kern = NULL;
   ZR_TRY(zr_alloc_get(alloc, 1, sizeof *kern, &kern));
   kern->alloc = alloc;
-  kern->rows = isas[isa].rows;
+  kern->rows = &isas[isa].rows;
   zr_status_t status = zr_cpu_library_open(alloc, isa, &kern->library);
   if (status != ZR_OK) {
     close_kern(kern);
@@ -237,9 +290,10 @@ zr_status_t zr_cpu_check_indices(const int32_t *index, int64_t n, int64_t low, i
 }
 
 typedef struct {
-  const zr_cpu_rows_t *rows;
+  const zr_cpu_rows_t *rows, *out_rows;
   int64_t n_blocks, cols;
-  float *part, *out;
+  float *part;
+  void *out;
   int accumulate;
 } sum_t;
 
@@ -254,19 +308,16 @@ static void sum_columns(void *context, int64_t task, int worker) {
       s->rows->accumulate(n, s->part + (i + step) * s->cols + c, s->part + i * s->cols + c);
     }
   }
-  if (s->n_blocks == 0) {
-    float zero[SUM_COLS] = {0};
-    if (s->accumulate) s->rows->accumulate(n, zero, s->out + c);
-    if (!s->accumulate) s->rows->fill(n, 0, s->out + c);
-  } else if (s->accumulate) {
-    s->rows->accumulate(n, s->part + c, s->out + c);
-  } else {
-    memcpy(s->out + c, s->part + c, (size_t)n * sizeof(float));
-  }
+  const float zero[SUM_COLS] = {0};
+  const float *sum = s->n_blocks > 0 ? s->part + c : zero;
+  void *out = zr_cpu_at(s->out_rows, s->out, c);
+  (s->accumulate ? s->out_rows->round_add : s->out_rows->round)(n, sum, out);
 }
 
-void zr_cpu_sum_blocks(const zr_cpu_rows_t *rows, zr_pool_t *pool, int64_t n_blocks, int64_t cols,
-                       float *part, int accumulate, float *out) {
-  sum_t sum = {rows, n_blocks, cols, part, out, accumulate};
-  zr_parallel_for(pool, zr_cpu_blocks(cols, SUM_COLS), sum_columns, &sum);
+void zr_cpu_sum_blocks(const zr_kern_t *kern, const zr_kern_call_t *call, int operand,
+                       int64_t n_blocks, int64_t cols, float *part) {
+  sum_t sum = {
+      zr_cpu_rows_f32(kern),  zr_cpu_rows_of(kern, call->shape, operand), n_blocks, cols, part,
+      call->operand[operand], zr_cpu_accumulates(call->shape, operand)};
+  zr_parallel_for(call->pool, zr_cpu_blocks(cols, SUM_COLS), sum_columns, &sum);
 }

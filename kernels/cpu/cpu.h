@@ -20,8 +20,8 @@ typedef struct zr_cpu_prepared_t {
 
 struct zr_kern_t {
   zr_alloc_t *alloc;
-  const zr_cpu_rows_t *rows;
-  zr_cpu_library_t *library; /* NULL: products by the row kernels */
+  const zr_cpu_rows_set_t *rows; /* of the instruction set, by element type */
+  zr_cpu_library_t *library;     /* NULL: products by the row kernels */
   zr_cpu_prepared_t *prepared;
 };
 
@@ -54,6 +54,19 @@ extern const zr_cpu_kind_t zr_cpu_nop, zr_cpu_count, zr_cpu_loss_sum, zr_cpu_con
     zr_cpu_control_count, zr_cpu_control_update, zr_cpu_control_end;
 extern const zr_cpu_kind_t zr_cpu_block_norm, zr_cpu_adamw;
 
+static inline zr_cpu_type_t zr_cpu_type(const zr_kern_shape_t *shape, int operand) {
+  int dtype = shape->dtype[operand];
+  return dtype == ZR_BF16 ? ZR_CPU_BF16 : dtype == ZR_F16 ? ZR_CPU_F16 : ZR_CPU_F32;
+}
+/* Row kernels for the type of an operand, and for fp32. */
+static inline const zr_cpu_rows_t *zr_cpu_rows_of(const zr_kern_t *kern,
+                                                  const zr_kern_shape_t *shape, int operand) {
+  return (*kern->rows)[zr_cpu_type(shape, operand)];
+}
+static inline const zr_cpu_rows_t *zr_cpu_rows_f32(const zr_kern_t *kern) {
+  return (*kern->rows)[ZR_CPU_F32];
+}
+
 static inline int zr_cpu_accumulates(const zr_kern_shape_t *shape, int operand) {
   return (int)(shape->accumulate >> operand & 1u);
 }
@@ -67,6 +80,13 @@ static inline int64_t zr_cpu_max(int64_t a, int64_t b) {
 static inline int64_t zr_cpu_blocks(int64_t total, int64_t block) {
   return (total + block - 1) / block;
 }
+/* Element i of an array of `rows`' type. */
+static inline void *zr_cpu_at(const zr_cpu_rows_t *rows, void *base, int64_t i) {
+  return (char *)base + i * rows->elem_bytes;
+}
+static inline const void *zr_cpu_at_in(const zr_cpu_rows_t *rows, const void *base, int64_t i) {
+  return (const char *)base + i * rows->elem_bytes;
+}
 static inline int64_t zr_cpu_round_64(int64_t bytes) {
   return (bytes + 63) / 64 * 64;
 }
@@ -75,9 +95,10 @@ static inline int64_t zr_cpu_round_64(int64_t bytes) {
 zr_status_t zr_cpu_check_indices(const int32_t *index, int64_t n, int64_t low,
                                  int64_t bound) ZR_MUST_CHECK;
 
-/* out[c] (+)= sum over blocks of part[block][c], in the fixed tree whose node over n blocks splits
- * at the largest power of two below n; columns are spread over the pool. part is used up. */
-void zr_cpu_sum_blocks(const zr_cpu_rows_t *rows, zr_pool_t *pool, int64_t n_blocks, int64_t cols,
-                       float *part, int accumulate, float *out);
+/* Operand `operand` [cols] of the call, in its type, (+)= sum over blocks of part[block][c], in the
+ * fixed tree whose node over n blocks splits at the largest power of two below n; columns are
+ * spread over the pool. part is used up. */
+void zr_cpu_sum_blocks(const zr_kern_t *kern, const zr_kern_call_t *call, int operand,
+                       int64_t n_blocks, int64_t cols, float *part);
 
 #endif

@@ -8,12 +8,13 @@
 enum { FORWARD_ROWS = 16, GRAD_ROWS = 16, GRAD_COLS = 1024 };
 
 typedef struct {
-  const zr_cpu_rows_t *rows;
+  const zr_cpu_rows_t *rows; /* of activations and parameters */
+  const zr_cpu_rows_t *sums; /* of the gradient */
   int64_t n_rows, hidden, vocab, seq, pos_rows;
   const int32_t *tokens; /* [n_rows] */
-  const float *table, *pos, *dy;
-  float *y;
-  float *grad; /* dtable or dpos */
+  const void *table, *pos, *dy;
+  void *y;
+  void *grad; /* dtable or dpos */
   int64_t grad_rows;
   int accumulate;
   const int32_t *head; /* [vocab]: a token's first row, -1: none */
@@ -22,7 +23,7 @@ typedef struct {
 
 static embedding_t embedding_of(const zr_kern_t *kern, const zr_kern_call_t *call) {
   const int64_t *attr = call->shape->attr;
-  return (embedding_t){.rows = kern->rows,
+  return (embedding_t){.rows = zr_cpu_rows_of(kern, call->shape, 1),
                        .n_rows = attr[ZR_EMBEDDING_ROWS],
                        .hidden = attr[ZR_EMBEDDING_HIDDEN],
                        .vocab = attr[ZR_EMBEDDING_VOCAB],
@@ -36,12 +37,12 @@ static void forward_block(void *context, int64_t task, int worker) {
   const embedding_t *e = context;
   int64_t end = zr_cpu_min((task + 1) * FORWARD_ROWS, e->n_rows);
   for (int64_t t = task * FORWARD_ROWS; t < end; t++) {
-    const float *row = e->table + e->tokens[t] * e->hidden;
-    float *y = e->y + t * e->hidden;
+    const void *row = zr_cpu_at_in(e->rows, e->table, e->tokens[t] * e->hidden);
+    void *y = zr_cpu_at(e->rows, e->y, t * e->hidden);
     if (e->pos != NULL) {
-      e->rows->add(e->hidden, row, e->pos + t % e->seq * e->hidden, y);
+      e->rows->add(e->hidden, row, zr_cpu_at_in(e->rows, e->pos, t % e->seq * e->hidden), y);
     } else {
-      memcpy(y, row, (size_t)e->hidden * sizeof(float));
+      memcpy(y, row, (size_t)(e->hidden * e->rows->elem_bytes));
     }
   }
 }
@@ -60,15 +61,14 @@ static zr_status_t forward_run(zr_kern_t *kern, const zr_kern_call_t *call) {
 static void grad_row(const embedding_t *e, int64_t v, int64_t first, int64_t step, int64_t c,
                      int64_t n) {
   float sum[GRAD_COLS] __attribute__((aligned(64)));
-  float *out = e->grad + v * e->hidden + c;
-  float *into = e->accumulate ? sum : out;
-  e->rows->fill(n, 0, into);
+  void *out = zr_cpu_at(e->sums, e->grad, v * e->hidden + c);
+  memset(sum, 0, (size_t)n * sizeof(float));
   for (int64_t t = first; t >= 0;) {
-    e->rows->accumulate(n, e->dy + t * e->hidden + c, into);
+    e->rows->widen_add(n, zr_cpu_at_in(e->rows, e->dy, t * e->hidden + c), sum);
     int64_t following = step > 0 ? t + step : e->next[t];
     t = following < e->n_rows ? following : -1;
   }
-  if (e->accumulate) e->rows->accumulate(n, sum, out);
+  (e->accumulate ? e->sums->round_add : e->sums->round)(n, sum, out);
 }
 
 static int64_t n_across(const embedding_t *e) {
@@ -125,12 +125,14 @@ static zr_status_t grad_run(zr_kern_t *kern, const zr_kern_call_t *call) {
   list_rows(&e, call->operand[4]);
   e.dy = call->operand[1];
   e.grad = call->operand[2];
+  e.sums = zr_cpu_rows_of(kern, call->shape, 2);
   e.grad_rows = e.vocab;
   e.accumulate = zr_cpu_accumulates(call->shape, 2);
   int64_t across = n_across(&e);
   zr_parallel_for(call->pool, zr_cpu_blocks(e.grad_rows, GRAD_ROWS) * across, token_rows, &e);
   if (call->operand[3] == NULL) return ZR_OK;
   e.grad = call->operand[3];
+  e.sums = zr_cpu_rows_of(kern, call->shape, 3);
   e.grad_rows = e.pos_rows;
   e.accumulate = zr_cpu_accumulates(call->shape, 3);
   zr_parallel_for(call->pool, zr_cpu_blocks(e.grad_rows, GRAD_ROWS) * across, position_rows, &e);

@@ -7,6 +7,10 @@
  * one for none) or for the row kernels, which pack B into panels of K_BLOCK x PANEL. A piece that
  * is added lies behind it. */
 enum { PRODUCT_BYTES = 512 * 1024, PANEL = ZR_CPU_ATTENTION_TILE, K_BLOCK = 128 };
+/* Where nothing multiplies 16-bit elements, blocks of A and B of so many inner indices are
+ * converted to fp32 in scratch, and their products added up in increasing order: the same blocks
+ * for any pool. */
+enum { WIDE_K = 256 };
 _Static_assert(PANEL *K_BLOCK * sizeof(float) <= PRODUCT_BYTES, "a panel fits");
 
 /* Pieces are this large, or smaller until there are MIN_PIECES: enough for a few threads. */
@@ -15,12 +19,15 @@ enum { PIECE_ROWS = 512, PIECE_COLS = 384, MIN_PIECES = 8, MIN_ROWS = 64, MIN_CO
 struct zr_cpu_gemm_t {
   zr_alloc_t *alloc;
   zr_cpu_library_t *library;
-  const zr_cpu_rows_t *rows;
+  const zr_cpu_rows_set_t *rows;
   zr_cpu_gemm_shape_t shape;
   zr_cpu_gemm_cut_t cut;
-  int accumulate; /* pieces are made in scratch, with rows cut.cols apart, and added */
+  int accumulate;
+  int staged; /* pieces are made in scratch, with rows cut.cols apart, then added or rounded */
   int n_workers;
-  zr_cpu_product_prim_t *prim[2][2]; /* [last row of pieces][last column of pieces]; NULL: rows */
+  /* [last row of pieces][last column of pieces]; NULL: blocks, or row kernels */
+  zr_cpu_product_prim_t *prim[2][2];
+  zr_cpu_product_prim_t *block_prim[2][2][2]; /* ... [last inner block]; NULL: row kernels */
 };
 
 static int64_t ceil_div(int64_t a, int64_t b) {
@@ -60,9 +67,24 @@ static int64_t piece_bytes(const zr_cpu_gemm_cut_t *cut) {
   return ceil_div(cut->rows * cut->cols * (int64_t)sizeof(float), 64) * 64;
 }
 
+static int is_staged(const zr_cpu_gemm_shape_t *shape, int accumulate) {
+  return accumulate || shape->c != ZR_CPU_F32;
+}
+
+/* Scratch of a worker: of the product | blocks of A, of B in fp32 | piece */
+static int64_t a_block_bytes(const zr_cpu_gemm_shape_t *shape, const zr_cpu_gemm_cut_t *cut) {
+  return shape->ab == ZR_CPU_F32 ? 0 : cut->rows * WIDE_K * (int64_t)sizeof(float);
+}
+static int64_t b_block_bytes(const zr_cpu_gemm_shape_t *shape, const zr_cpu_gemm_cut_t *cut) {
+  return shape->ab == ZR_CPU_F32 ? 0 : cut->cols * WIDE_K * (int64_t)sizeof(float);
+}
+static int64_t product_bytes(const zr_cpu_gemm_shape_t *shape, const zr_cpu_gemm_cut_t *cut) {
+  return PRODUCT_BYTES + a_block_bytes(shape, cut) + b_block_bytes(shape, cut);
+}
+
 int64_t zr_cpu_gemm_worker_bytes(const zr_cpu_gemm_shape_t *shape, int accumulate) {
   zr_cpu_gemm_cut_t cut = zr_cpu_gemm_cut(shape);
-  return PRODUCT_BYTES + (accumulate ? piece_bytes(&cut) : 0);
+  return product_bytes(shape, &cut) + (is_staged(shape, accumulate) ? piece_bytes(&cut) : 0);
 }
 
 static int64_t last(int64_t total, int64_t piece, int64_t n) {
@@ -77,23 +99,50 @@ static int64_t piece_cols(const zr_cpu_gemm_t *g, int edge) {
   return edge ? last(g->shape.n, g->cut.cols, g->cut.n_across) : g->cut.cols;
 }
 
-static zr_status_t make_prims(zr_cpu_gemm_t *g) {
-  if (g->library == NULL || g->cut.n_down == 0 || g->shape.k == 0) return ZR_OK;
-  for (int i = g->cut.n_down == 1; i < 2; i++) {
-    for (int j = g->cut.n_across == 1; j < 2; j++) {
-      zr_cpu_gemm_shape_t piece = g->shape;
-      piece.m = piece_rows(g, i);
-      piece.n = piece_cols(g, j);
-      piece.ldc = g->accumulate ? g->cut.cols : g->shape.ldc;
-      ZR_TRY(
-          zr_cpu_library_prepare(g->library, &piece, PRODUCT_BYTES, g->n_workers, &g->prim[i][j]));
-    }
+static int64_t piece_ldc(const zr_cpu_gemm_t *g) {
+  return g->staged ? g->cut.cols : g->shape.ldc;
+}
+
+/* The fp32 product of one inner block of a piece; blocks lie as A and B do, without gaps. */
+static zr_cpu_gemm_shape_t block_shape(const zr_cpu_gemm_t *g, int64_t m, int64_t n, int64_t k) {
+  int a_rows = g->shape.a_col == 1, b_rows = g->shape.b_col == 1;
+  return (zr_cpu_gemm_shape_t){.m = m,
+                               .n = n,
+                               .k = k,
+                               .a_row = a_rows ? k : 1,
+                               .a_col = a_rows ? 1 : m,
+                               .b_row = b_rows ? n : 1,
+                               .b_col = b_rows ? 1 : k,
+                               .ldc = piece_ldc(g)};
+}
+
+static zr_status_t make_piece(zr_cpu_gemm_t *g, int i, int j) {
+  zr_cpu_gemm_shape_t piece = g->shape;
+  piece.m = piece_rows(g, i);
+  piece.n = piece_cols(g, j);
+  piece.ldc = piece_ldc(g);
+  ZR_TRY(zr_cpu_library_prepare(g->library, &piece, 0, product_bytes(&g->shape, &g->cut),
+                                g->n_workers, &g->prim[i][j]));
+  if (g->prim[i][j] != NULL || g->shape.ab == ZR_CPU_F32) return ZR_OK;
+  int64_t n_blocks = ceil_div(g->shape.k, WIDE_K);
+  for (int end = n_blocks == 1; end < 2; end++) {
+    int64_t k = end ? last(g->shape.k, WIDE_K, n_blocks) : WIDE_K;
+    zr_cpu_gemm_shape_t block = block_shape(g, piece.m, piece.n, k);
+    ZR_TRY(zr_cpu_library_prepare(g->library, &block, 1, PRODUCT_BYTES, g->n_workers,
+                                  &g->block_prim[i][j][end]));
   }
   return ZR_OK;
 }
 
+static zr_status_t make_prims(zr_cpu_gemm_t *g) {
+  if (g->library == NULL || g->cut.n_down == 0 || g->shape.k == 0) return ZR_OK;
+  for (int i = g->cut.n_down == 1; i < 2; i++)
+    for (int j = g->cut.n_across == 1; j < 2; j++) ZR_TRY(make_piece(g, i, j));
+  return ZR_OK;
+}
+
 zr_status_t zr_cpu_gemm_create(zr_alloc_t *alloc, zr_cpu_library_t *library,
-                               const zr_cpu_rows_t *rows, const zr_cpu_gemm_shape_t *shape,
+                               const zr_cpu_rows_set_t *rows, const zr_cpu_gemm_shape_t *shape,
                                int accumulate, int n_workers, zr_cpu_gemm_t **out_gemm) {
   zr_cpu_gemm_t *g = NULL;
   ZR_TRY(zr_alloc_get(alloc, 1, sizeof *g, &g));
@@ -103,6 +152,7 @@ zr_status_t zr_cpu_gemm_create(zr_alloc_t *alloc, zr_cpu_library_t *library,
   g->shape = *shape;
   g->cut = zr_cpu_gemm_cut(shape);
   g->accumulate = accumulate;
+  g->staged = is_staged(shape, accumulate);
   g->n_workers = n_workers;
   zr_status_t status = make_prims(g);
   if (status != ZR_OK) {
@@ -115,7 +165,10 @@ zr_status_t zr_cpu_gemm_create(zr_alloc_t *alloc, zr_cpu_library_t *library,
 
 void zr_cpu_gemm_destroy(zr_cpu_gemm_t *g) {
   if (g == NULL) return;
-  for (int i = 0; i < 4; i++) zr_cpu_library_release(g->library, g->prim[i / 2][i % 2]);
+  for (int i = 0; i < 8; i++) {
+    if (i < 4) zr_cpu_library_release(g->library, g->prim[i / 2][i % 2]);
+    zr_cpu_library_release(g->library, g->block_prim[i / 4][i / 2 % 2][i % 2]);
+  }
   zr_alloc_free(g->alloc, g);
 }
 
@@ -131,21 +184,18 @@ static void pack_panel(const zr_cpu_rows_t *rows, const zr_cpu_gemm_shape_t *s, 
   }
 }
 
-/* One piece by the row kernels; each sum runs over k in increasing order, whatever the blocks. */
-static void plain_piece(const zr_cpu_gemm_t *g, int64_t m, int64_t n, const float *a,
-                        const float *b, float *c, int64_t ldc, float *panel) {
-  const zr_cpu_gemm_shape_t *s = &g->shape;
-  if (s->k == 0) {
-    for (int64_t i = 0; i < m; i++) g->rows->fill(n, 0, c + i * ldc);
-  }
+/* s->m x s->n sums by the row kernels; each runs over k in increasing order, whatever the blocks.
+ * add: it continues the sum in c. */
+static void plain_piece(const zr_cpu_rows_t *rows, const zr_cpu_gemm_shape_t *s, const float *a,
+                        const float *b, float *c, float *panel, int add) {
   for (int64_t k = 0; k < s->k; k += K_BLOCK) {
     int64_t n_k = min_of(K_BLOCK, s->k - k);
-    for (int64_t j = 0; j < n; j += PANEL) {
-      int64_t n_cols = min_of(PANEL, n - j);
-      pack_panel(g->rows, s, b + k * s->b_row + j * s->b_col, n_k, n_cols, panel);
-      zr_cpu_product_t product = {
-          m, n_cols, n_k, a + k * s->a_col, s->a_row, s->a_col, panel, PANEL, c + j, ldc, k > 0};
-      g->rows->product(&product);
+    for (int64_t j = 0; j < s->n; j += PANEL) {
+      int64_t n_cols = min_of(PANEL, s->n - j);
+      pack_panel(rows, s, b + k * s->b_row + j * s->b_col, n_k, n_cols, panel);
+      zr_cpu_product_t product = {s->m,  n_cols, n_k,   a + k * s->a_col, s->a_row,    s->a_col,
+                                  panel, PANEL,  c + j, s->ldc,           add || k > 0};
+      rows->product(&product);
     }
   }
 }
@@ -163,37 +213,108 @@ static void fail_once(run_t *run, zr_status_t status) {
   }
 }
 
-/* What follows the product: the sum into c, or the bias. */
-static void finish_piece(const zr_cpu_gemm_t *g, int64_t m, int64_t n, const float *product,
-                         const float *bias, float *c) {
-  for (int64_t i = 0; i < m; i++) {
-    float *row = c + i * g->shape.ldc;
-    if (g->accumulate) g->rows->accumulate(n, product + i * g->cut.cols, row);
-    if (bias != NULL) g->rows->add(n, row, bias, row);
+/* One piece of the output. */
+typedef struct {
+  const zr_cpu_gemm_t *g;
+  int edge_m, edge_n, worker;
+  int64_t m, n;
+  const char *a, *b;
+  char *c;
+  const char *bias; /* or NULL */
+  char *scratch;
+  float *sums; /* the product: in scratch, or C */
+} piece_t;
+
+/* What follows the product: bias, and the sum or rounding into C. */
+static void finish_piece(const piece_t *p) {
+  const zr_cpu_gemm_t *g = p->g;
+  const zr_cpu_rows_t *ab = (*g->rows)[g->shape.ab], *c = (*g->rows)[g->shape.c];
+  if (p->bias == NULL && !g->staged) return;
+  for (int64_t i = 0; i < p->m; i++) {
+    float *sums = p->sums + i * piece_ldc(g);
+    if (p->bias != NULL) ab->add_bias(p->n, p->bias, sums);
+    if (!g->staged) continue;
+    void *row = p->c + i * g->shape.ldc * c->elem_bytes;
+    (g->accumulate ? c->round_add : c->round)(p->n, sums, row);
   }
+}
+
+/* An outer x inner block with rows ld apart becomes fp32 without gaps. */
+static void widen_block(const zr_cpu_rows_t *rows, int64_t outer, int64_t inner, int64_t ld,
+                        const char *src, float *dst) {
+  for (int64_t i = 0; i < outer; i++)
+    rows->widen(inner, src + i * ld * rows->elem_bytes, dst + i * inner);
+}
+
+static zr_status_t wide_block(const piece_t *p, int64_t at, int64_t k, float *a, float *b) {
+  const zr_cpu_gemm_t *g = p->g;
+  const zr_cpu_gemm_shape_t *s = &g->shape;
+  const zr_cpu_rows_t *ab = (*g->rows)[s->ab];
+  zr_cpu_gemm_shape_t block = block_shape(g, p->m, p->n, k);
+  const char *from_a = p->a + at * s->a_col * ab->elem_bytes;
+  const char *from_b = p->b + at * s->b_row * ab->elem_bytes;
+  if (s->a_col == 1) widen_block(ab, p->m, k, s->a_row, from_a, a);
+  if (s->a_col != 1) widen_block(ab, k, p->m, s->a_col, from_a, a);
+  if (s->b_col == 1) widen_block(ab, k, p->n, s->b_row, from_b, b);
+  if (s->b_col != 1) widen_block(ab, p->n, k, s->b_col, from_b, b);
+  const zr_cpu_product_prim_t *prim = g->block_prim[p->edge_m][p->edge_n][at + k == s->k];
+  if (prim != NULL)
+    return zr_cpu_library_run(g->library, prim, p->worker, a, b, p->sums, p->scratch);
+  plain_piece((*g->rows)[ZR_CPU_F32], &block, a, b, p->sums, (void *)p->scratch, 1);
+  return ZR_OK;
+}
+
+static void clear_sums(const piece_t *p) {
+  for (int64_t i = 0; i < p->m; i++)
+    memset(p->sums + i * piece_ldc(p->g), 0, (size_t)p->n * sizeof(float));
+}
+
+static zr_status_t multiply(const piece_t *p) {
+  const zr_cpu_gemm_t *g = p->g;
+  const zr_cpu_product_prim_t *prim = g->prim[p->edge_m][p->edge_n];
+  if (prim != NULL)
+    return zr_cpu_library_run(g->library, prim, p->worker, p->a, p->b, p->sums, p->scratch);
+  if (g->shape.k == 0 || g->shape.ab != ZR_CPU_F32) clear_sums(p);
+  if (g->shape.ab == ZR_CPU_F32) {
+    zr_cpu_gemm_shape_t whole = g->shape;
+    whole.m = p->m;
+    whole.n = p->n;
+    whole.ldc = piece_ldc(g);
+    plain_piece((*g->rows)[ZR_CPU_F32], &whole, (const void *)p->a, (const void *)p->b, p->sums,
+                (void *)p->scratch, 0);
+    return ZR_OK;
+  }
+  float *a = (float *)(void *)(p->scratch + PRODUCT_BYTES);
+  float *b = a + a_block_bytes(&g->shape, &g->cut) / (int64_t)sizeof(float);
+  for (int64_t k = 0; k < g->shape.k; k += WIDE_K)
+    ZR_TRY(wide_block(p, k, min_of(WIDE_K, g->shape.k - k), a, b));
+  return ZR_OK;
 }
 
 static void run_piece(void *context, int64_t task, int worker) {
   run_t *run = context;
   const zr_cpu_gemm_call_t *call = run->call;
   const zr_cpu_gemm_t *g = call->gemm;
+  const int64_t ab_bytes = (*g->rows)[g->shape.ab]->elem_bytes;
+  const int64_t c_bytes = (*g->rows)[g->shape.c]->elem_bytes;
   int64_t down = task % g->cut.n_down, across = task / g->cut.n_down;
-  int edge_m = down == g->cut.n_down - 1, edge_n = across == g->cut.n_across - 1;
-  int64_t m = piece_rows(g, edge_m), n = piece_cols(g, edge_n);
   int64_t i = down * g->cut.rows, j = across * g->cut.cols;
-  const float *a = call->a + i * g->shape.a_row, *b = call->b + j * g->shape.b_col;
-  float *c = call->c + i * g->shape.ldc + j;
-  char *scratch = call->scratch + worker * call->worker_bytes;
-  float *out = g->accumulate ? (float *)(scratch + PRODUCT_BYTES) : c;
-  const zr_cpu_product_prim_t *prim = g->prim[edge_m][edge_n];
-  if (prim != NULL) {
-    zr_status_t status = zr_cpu_library_run(g->library, prim, worker, a, b, out, scratch);
-    if (status != ZR_OK) fail_once(run, status);
-  } else {
-    int64_t ldc = g->accumulate ? g->cut.cols : g->shape.ldc;
-    plain_piece(g, m, n, a, b, out, ldc, (float *)scratch);
-  }
-  finish_piece(g, m, n, out, call->bias == NULL ? NULL : call->bias + j, c);
+  piece_t p = {.g = g,
+               .edge_m = down == g->cut.n_down - 1,
+               .edge_n = across == g->cut.n_across - 1,
+               .worker = worker,
+               .a = (const char *)call->a + i * g->shape.a_row * ab_bytes,
+               .b = (const char *)call->b + j * g->shape.b_col * ab_bytes,
+               .c = (char *)call->c + (i * g->shape.ldc + j) * c_bytes,
+               .bias = call->bias == NULL ? NULL : (const char *)call->bias + j * ab_bytes,
+               .scratch = call->scratch + worker * call->worker_bytes};
+  p.m = piece_rows(g, p.edge_m);
+  p.n = piece_cols(g, p.edge_n);
+  char *sums = g->staged ? p.scratch + product_bytes(&g->shape, &g->cut) : p.c;
+  p.sums = (float *)(void *)sums;
+  zr_status_t status = multiply(&p);
+  if (status != ZR_OK) fail_once(run, status);
+  finish_piece(&p);
 }
 
 zr_status_t zr_cpu_gemm_run(zr_pool_t *pool, const zr_cpu_gemm_call_t *call) {

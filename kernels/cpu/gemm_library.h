@@ -8,6 +8,7 @@
 
 #include <stdint.h>
 
+#include "kernels/cpu/rows.h"
 #include "runtime/base/alloc.h"
 #include "runtime/base/status.h"
 
@@ -16,6 +17,7 @@
 typedef struct {
   int64_t m, n, k;
   int64_t a_row, a_col, b_row, b_col, ldc;
+  zr_cpu_type_t ab, c; /* types of A and B, and of C */
 } zr_cpu_gemm_shape_t;
 
 typedef enum { ZR_CPU_BASELINE = 0, ZR_CPU_AVX2, ZR_CPU_AVX512, ZR_CPU_N_ISAS } zr_cpu_isa_t;
@@ -28,15 +30,17 @@ zr_status_t zr_cpu_library_open(zr_alloc_t *alloc, zr_cpu_isa_t isa,
                                 zr_cpu_library_t **out_library) ZR_MUST_CHECK;
 void zr_cpu_library_close(zr_cpu_library_t *library); /* NULL is fine */
 
-/* *out_prim is NULL where the library would need more than max_scratch_bytes. */
+/* C is fp32 whatever shape->c says. add: C += A B, one rounding for each addition. *out_prim is
+ * NULL where the library would need more than max_scratch_bytes, or where the processor does not
+ * multiply the type of A and B itself. */
 zr_status_t zr_cpu_library_prepare(zr_cpu_library_t *library, const zr_cpu_gemm_shape_t *shape,
-                                   int64_t max_scratch_bytes, int n_workers,
+                                   int add, int64_t max_scratch_bytes, int n_workers,
                                    zr_cpu_product_prim_t **out_prim) ZR_MUST_CHECK;
 void zr_cpu_library_release(zr_cpu_library_t *library, zr_cpu_product_prim_t *prim);
 
 /* Allocates nothing of ours; `scratch` is the worker's own, aligned to 64. */
 zr_status_t zr_cpu_library_run(zr_cpu_library_t *library, const zr_cpu_product_prim_t *prim,
-                               int worker, const float *a, const float *b, float *c,
+                               int worker, const void *a, const void *b, float *c,
                                void *scratch) ZR_MUST_CHECK;
 
 #endif

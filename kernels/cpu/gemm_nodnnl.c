@@ -16,10 +16,11 @@ void zr_cpu_library_close(zr_cpu_library_t *library) {
 }
 
 zr_status_t zr_cpu_library_prepare(zr_cpu_library_t *library, const zr_cpu_gemm_shape_t *shape,
-                                   int64_t max_scratch_bytes, int n_workers,
+                                   int add, int64_t max_scratch_bytes, int n_workers,
                                    zr_cpu_product_prim_t **out_prim) {
   (void)library;
   (void)shape;
+  (void)add;
   (void)max_scratch_bytes;
   (void)n_workers;
   *out_prim = NULL;
@@ -32,8 +33,7 @@ void zr_cpu_library_release(zr_cpu_library_t *library, zr_cpu_product_prim_t *pr
 }
 
 zr_status_t zr_cpu_library_run(zr_cpu_library_t *library, const zr_cpu_product_prim_t *prim,
-                               int worker, const float *a, const float *b, float *c,
-                               void *scratch) {
+                               int worker, const void *a, const void *b, float *c, void *scratch) {
   (void)library;
   (void)prim;
   (void)worker;

@@ -3,8 +3,9 @@
  *   for each chunk:   logits = x w^T   ->   loss and, in place, gradients   ->   dx = d w
  *                                                                           ->   dw (+)= d^T x
  *
- * A leaf's dw must be complete before it is added to an accumulated dw, so with several chunks it
- * is first summed in scratch. */
+ * A leaf's dw must be complete before it is added to an accumulated dw, or rounded to 16 bits, so
+ * with several chunks it is then first summed in scratch. Logits are fp32; their gradients take the
+ * type of x and w, in the same rows. */
 #include <string.h>
 
 #include "kernels/control.h"
@@ -18,7 +19,9 @@ typedef struct {
   int64_t n_whole, last; /* chunks of `chunk` rows, then one of `last` < chunk rows if > 0 */
   int grad;
   int accumulate;
-  int own_sum; /* dw is summed in scratch first */
+  int own_sum;         /* dw is summed in scratch first */
+  zr_cpu_type_t x, dw; /* types of x, w and dx, and of dw */
+  int64_t ldd;         /* of the logits' gradients, in elements */
 } head_t;
 
 static head_t head_of(const zr_kern_shape_t *shape) {
@@ -33,24 +36,50 @@ static head_t head_of(const zr_kern_shape_t *shape) {
   h.n_whole = h.chunk > 0 ? h.rows / h.chunk : 0;
   h.last = h.rows - h.n_whole * h.chunk;
   h.accumulate = h.grad && zr_cpu_accumulates(shape, 6);
-  h.own_sum = h.accumulate && h.n_whole + (h.last > 0) > 1;
+  h.x = zr_cpu_type(shape, 0);
+  h.dw = h.grad ? zr_cpu_type(shape, 6) : ZR_CPU_F32;
+  h.ldd = h.vocab_padded * (h.x == ZR_CPU_F32 ? 1 : 2);
+  h.own_sum = (h.accumulate || h.dw != ZR_CPU_F32) && h.n_whole + (h.last > 0) > 1;
   return h;
 }
 
 static zr_cpu_gemm_need_t logits_need(const head_t *h, int64_t rows) {
-  return (zr_cpu_gemm_need_t){
-      .shape = {rows, h->vocab_padded, h->hidden, h->hidden, 1, 1, h->hidden, h->vocab_padded}};
+  return (zr_cpu_gemm_need_t){.shape = {.m = rows,
+                                        .n = h->vocab_padded,
+                                        .k = h->hidden,
+                                        .a_row = h->hidden,
+                                        .a_col = 1,
+                                        .b_row = 1,
+                                        .b_col = h->hidden,
+                                        .ldc = h->vocab_padded,
+                                        .ab = h->x}};
 }
 
 static zr_cpu_gemm_need_t dx_need(const head_t *h, int64_t rows) {
-  return (zr_cpu_gemm_need_t){
-      .shape = {rows, h->hidden, h->vocab_padded, h->vocab_padded, 1, h->hidden, 1, h->hidden}};
+  return (zr_cpu_gemm_need_t){.shape = {.m = rows,
+                                        .n = h->hidden,
+                                        .k = h->vocab_padded,
+                                        .a_row = h->ldd,
+                                        .a_col = 1,
+                                        .b_row = h->hidden,
+                                        .b_col = 1,
+                                        .ldc = h->hidden,
+                                        .ab = h->x,
+                                        .c = h->x}};
 }
 
 static zr_cpu_gemm_need_t dw_need(const head_t *h, int64_t rows, int accumulate) {
-  return (zr_cpu_gemm_need_t){
-      .shape = {h->vocab_padded, h->hidden, rows, 1, h->vocab_padded, h->hidden, 1, h->hidden},
-      .accumulate = accumulate};
+  return (zr_cpu_gemm_need_t){.shape = {.m = h->vocab_padded,
+                                        .n = h->hidden,
+                                        .k = rows,
+                                        .a_row = 1,
+                                        .a_col = h->ldd,
+                                        .b_row = h->hidden,
+                                        .b_col = 1,
+                                        .ldc = h->hidden,
+                                        .ab = h->x,
+                                        .c = h->own_sum ? ZR_CPU_F32 : h->dw},
+                              .accumulate = accumulate};
 }
 
 static int gemms(const zr_kern_shape_t *shape, zr_cpu_gemm_need_t *need) {
@@ -98,10 +127,11 @@ typedef struct {
   head_t h;
   zr_kern_t *kern;
   const zr_kern_call_t *call;
-  const float *x, *w;
+  const zr_cpu_rows_t *rows; /* of x's type */
+  const void *x, *w;
   const int32_t *targets;
   double *loss;
-  float *dx, *dw; /* NULL without gradients; dw: where this leaf is summed */
+  void *dx, *dw; /* NULL without gradients; dw: where this leaf is summed */
   float *logits;
   char *workers;
   int64_t worker_bytes;
@@ -124,10 +154,10 @@ static void loss_row(void *context, int64_t task, int worker) {
                            r->targets[t],
                            r->dx != NULL,
                            r->inv_tokens};
-  r->loss[t] = r->kern->rows->head_row(&row);
+  r->loss[t] = r->rows->head_row(&row);
 }
 
-static zr_status_t run_gemm(const run_t *r, int which, const float *a, const float *b, float *c) {
+static zr_status_t run_gemm(const run_t *r, int which, const void *a, const void *b, void *c) {
   const zr_cpu_prepared_t *prepared = r->call->prepared;
   zr_cpu_gemm_call_t gemm = {.gemm = prepared->gemm[which],
                              .a = a,
@@ -141,12 +171,12 @@ static zr_status_t run_gemm(const run_t *r, int which, const float *a, const flo
 static zr_status_t run_chunk(const run_t *r, int64_t first) {
   int whole = r->h.rows - first >= r->h.chunk;
   int64_t n_rows = whole ? r->h.chunk : r->h.last;
-  const float *x = r->x + first * r->h.hidden;
+  const void *x = zr_cpu_at_in(r->rows, r->x, first * r->h.hidden);
   ZR_TRY(run_gemm(r, whole ? LOGITS : LOGITS_LAST, x, r->w, r->logits));
   chunk_t chunk = {r, first};
   zr_parallel_for(r->call->pool, n_rows, loss_row, &chunk);
   if (r->dx == NULL) return ZR_OK;
-  float *dx = r->dx + first * r->h.hidden;
+  void *dx = zr_cpu_at(r->rows, r->dx, first * r->h.hidden);
   ZR_TRY(run_gemm(r, whole ? DX : DX_LAST, r->logits, r->w, dx));
   int dw = !whole ? DW_LAST : first > 0 ? DW_ADD : DW;
   return run_gemm(r, dw, r->logits, x, r->dw);
@@ -154,10 +184,10 @@ static zr_status_t run_chunk(const run_t *r, int64_t first) {
 
 /* dst (+)= src over ranges */
 typedef struct {
-  const zr_cpu_rows_t *rows;
+  const zr_cpu_rows_t *rows; /* of dst */
   int64_t elems;
   const float *src; /* NULL: zeros */
-  float *dst;
+  void *dst;
   int accumulate;
 } add_t;
 
@@ -167,21 +197,22 @@ static void add_range(void *context, int64_t task, int worker) {
   (void)worker;
   const add_t *a = context;
   int64_t at = task * ADD_ELEMS, n = zr_cpu_min(ADD_ELEMS, a->elems - at);
+  void *dst = zr_cpu_at(a->rows, a->dst, at);
   if (a->src != NULL) {
-    a->rows->accumulate(n, a->src + at, a->dst + at);
+    (a->accumulate ? a->rows->round_add : a->rows->round)(n, a->src + at, dst);
   } else if (!a->accumulate) {
-    a->rows->fill(n, 0, a->dst + at);
+    a->rows->fill(n, 0, dst);
   }
 }
 
 static zr_status_t run_head(run_t *r) {
   float *sum = (float *)((char *)r->logits + logits_bytes(&r->h));
-  float *dw = r->dw;
+  void *dw = r->dw;
   if (r->h.own_sum) r->dw = sum;
   for (int64_t first = 0; first < r->h.rows; first += r->h.chunk) ZR_TRY(run_chunk(r, first));
   if (r->h.own_sum || (r->h.rows == 0 && dw != NULL)) {
-    add_t add = {r->kern->rows, r->h.vocab_padded * r->h.hidden, r->h.own_sum ? sum : NULL, dw,
-                 r->h.accumulate};
+    add_t add = {zr_cpu_rows_of(r->kern, r->call->shape, 6), r->h.vocab_padded * r->h.hidden,
+                 r->h.own_sum ? sum : NULL, dw, r->h.accumulate};
     zr_parallel_for(r->call->pool, zr_cpu_blocks(add.elems, ADD_ELEMS), add_range, &add);
   }
   return ZR_OK;
@@ -190,6 +221,7 @@ static zr_status_t run_head(run_t *r) {
 static run_t run_of(zr_kern_t *kern, const zr_kern_call_t *call, void *scratch) {
   run_t r = {.h = head_of(call->shape),
              .kern = kern,
+             .rows = zr_cpu_rows_of(kern, call->shape, 0),
              .call = call,
              .x = call->operand[0],
              .w = call->operand[1],

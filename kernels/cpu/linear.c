@@ -14,7 +14,9 @@ static int forward_gemms(const zr_kern_shape_t *shape, zr_cpu_gemm_need_t *need)
                                            .a_col = 1,
                                            .b_row = io ? out : 1,
                                            .b_col = io ? 1 : in,
-                                           .ldc = attr[ZR_LINEAR_LDY]}};
+                                           .ldc = attr[ZR_LINEAR_LDY],
+                                           .ab = zr_cpu_type(shape, 0),
+                                           .c = zr_cpu_type(shape, 3)}};
   return 1;
 }
 
@@ -30,7 +32,9 @@ static int grad_x_gemms(const zr_kern_shape_t *shape, zr_cpu_gemm_need_t *need) 
                                            .a_col = 1,
                                            .b_row = io ? 1 : in,
                                            .b_col = io ? out : 1,
-                                           .ldc = attr[ZR_LINEAR_LDX]},
+                                           .ldc = attr[ZR_LINEAR_LDX],
+                                           .ab = zr_cpu_type(shape, 0),
+                                           .c = zr_cpu_type(shape, 2)},
                                  .accumulate = zr_cpu_accumulates(shape, 2)};
   return 1;
 }
@@ -48,7 +52,9 @@ static int grad_w_gemms(const zr_kern_shape_t *shape, zr_cpu_gemm_need_t *need) 
                                            .a_col = io ? ldx : ldy,
                                            .b_row = io ? ldy : ldx,
                                            .b_col = 1,
-                                           .ldc = io ? out : in},
+                                           .ldc = io ? out : in,
+                                           .ab = zr_cpu_type(shape, 0),
+                                           .c = zr_cpu_type(shape, 2)},
                                  .accumulate = zr_cpu_accumulates(shape, 2)};
   return 1;
 }
@@ -127,7 +133,7 @@ static int64_t grad_b_scratch(const zr_kern_shape_t *shape, int n_workers) {
 
 typedef struct {
   const zr_cpu_rows_t *rows;
-  const float *dy;
+  const void *dy;
   float *part; /* [blocks, out] */
   int64_t n_rows, block, out, ldy;
 } bias_t;
@@ -136,12 +142,13 @@ static void bias_block(void *context, int64_t task, int worker) {
   (void)worker;
   const bias_t *b = context;
   int64_t row = task * b->block, n = zr_cpu_min(b->block, b->n_rows - row);
-  b->rows->column_sum(n, b->out, b->dy + row * b->ldy, b->ldy, b->part + task * b->out);
+  const void *dy = zr_cpu_at_in(b->rows, b->dy, row * b->ldy);
+  b->rows->column_sum(n, b->out, dy, b->ldy, b->part + task * b->out);
 }
 
 static zr_status_t grad_b_run(zr_kern_t *kern, const zr_kern_call_t *call) {
   const int64_t *attr = call->shape->attr;
-  bias_t b = {kern->rows,
+  bias_t b = {zr_cpu_rows_of(kern, call->shape, 0),
               call->operand[0],
               call->operand[2],
               attr[ZR_LINEAR_ROWS],
@@ -150,8 +157,7 @@ static zr_status_t grad_b_run(zr_kern_t *kern, const zr_kern_call_t *call) {
               attr[ZR_LINEAR_LDY]};
   int64_t n_blocks = zr_cpu_blocks(b.n_rows, b.block);
   zr_parallel_for(call->pool, n_blocks, bias_block, &b);
-  zr_cpu_sum_blocks(kern->rows, call->pool, n_blocks, b.out, b.part,
-                    zr_cpu_accumulates(call->shape, 1), call->operand[1]);
+  zr_cpu_sum_blocks(kern, call, 1, n_blocks, b.out, b.part);
   return ZR_OK;
 }
 

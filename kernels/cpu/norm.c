@@ -7,7 +7,7 @@ enum { FORWARD_ROWS = 16, MAX_GRAD_BLOCKS = 64, MIN_GRAD_ROWS = 16 };
 typedef struct {
   void (*rows)(const zr_cpu_norm_rows_t *rows);
   zr_cpu_norm_rows_t whole; /* of all rows; a task takes its part */
-  int64_t block;
+  int64_t block, elem_bytes;
   int stats_width;
 } norm_t;
 
@@ -15,7 +15,7 @@ static zr_cpu_norm_rows_t part_of(const norm_t *n, int64_t task) {
   zr_cpu_norm_rows_t r = n->whole;
   int64_t row = task * n->block;
   r.n_rows = zr_cpu_min(n->block, n->whole.n_rows - row);
-  r.x += row * r.cols;
+  r.x = (const char *)r.x + row * r.cols * n->elem_bytes;
   return r;
 }
 
@@ -23,7 +23,7 @@ static void forward_block(void *context, int64_t task, int worker) {
   (void)worker;
   const norm_t *n = context;
   zr_cpu_norm_rows_t r = part_of(n, task);
-  r.y += task * n->block * r.cols;
+  r.y = (char *)r.y + task * n->block * r.cols * n->elem_bytes;
   r.stats += task * n->block * n->stats_width;
   n->rows(&r);
 }
@@ -40,7 +40,8 @@ static void forward(const zr_kern_call_t *call, norm_t *n) {
 }
 
 static zr_status_t layernorm_run(zr_kern_t *kern, const zr_kern_call_t *call) {
-  norm_t n = {.rows = kern->rows->layernorm, .stats_width = 2};
+  const zr_cpu_rows_t *rows = zr_cpu_rows_of(kern, call->shape, 0);
+  norm_t n = {.rows = rows->layernorm, .elem_bytes = rows->elem_bytes, .stats_width = 2};
   n.whole.b = call->operand[2];
   n.whole.y = call->operand[3];
   n.whole.stats = call->operand[4];
@@ -49,7 +50,8 @@ static zr_status_t layernorm_run(zr_kern_t *kern, const zr_kern_call_t *call) {
 }
 
 static zr_status_t rmsnorm_run(zr_kern_t *kern, const zr_kern_call_t *call) {
-  norm_t n = {.rows = kern->rows->rmsnorm, .stats_width = 1};
+  const zr_cpu_rows_t *rows = zr_cpu_rows_of(kern, call->shape, 0);
+  norm_t n = {.rows = rows->rmsnorm, .elem_bytes = rows->elem_bytes, .stats_width = 1};
   n.whole.y = call->operand[2];
   n.whole.stats = call->operand[3];
   forward(call, &n);
@@ -81,8 +83,8 @@ static void grad_block(void *context, int64_t task, int worker) {
   const norm_t *n = context;
   zr_cpu_norm_rows_t r = part_of(n, task);
   int64_t row = task * n->block;
-  r.dy += row * r.cols;
-  r.dx += row * r.cols;
+  r.dy = (const char *)r.dy + row * r.cols * n->elem_bytes;
+  r.dx = (char *)r.dx + row * r.cols * n->elem_bytes;
   r.stats_in += row * n->stats_width;
   r.dw_part += task * r.cols;
   if (r.db_part != NULL) r.db_part += task * r.cols;
@@ -106,22 +108,22 @@ static void grad(zr_kern_t *kern, const zr_kern_call_t *call, norm_t *n, float *
   n->block = grad_block_rows(w->n_rows);
   int64_t n_blocks = zr_cpu_blocks(w->n_rows, n->block);
   zr_parallel_for(call->pool, n_blocks, grad_block, n);
-  zr_cpu_sum_blocks(kern->rows, call->pool, n_blocks, w->cols, w->dw_part,
-                    zr_cpu_accumulates(shape, 5), call->operand[5]);
+  zr_cpu_sum_blocks(kern, call, 5, n_blocks, w->cols, w->dw_part);
   if (has_db) {
-    zr_cpu_sum_blocks(kern->rows, call->pool, n_blocks, w->cols, w->db_part,
-                      zr_cpu_accumulates(shape, 6), call->operand[6]);
+    zr_cpu_sum_blocks(kern, call, 6, n_blocks, w->cols, w->db_part);
   }
 }
 
 static zr_status_t layernorm_grad_run(zr_kern_t *kern, const zr_kern_call_t *call) {
-  norm_t n = {.rows = kern->rows->layernorm_grad, .stats_width = 2};
+  const zr_cpu_rows_t *rows = zr_cpu_rows_of(kern, call->shape, 0);
+  norm_t n = {.rows = rows->layernorm_grad, .elem_bytes = rows->elem_bytes, .stats_width = 2};
   grad(kern, call, &n, call->operand[7], 1);
   return ZR_OK;
 }
 
 static zr_status_t rmsnorm_grad_run(zr_kern_t *kern, const zr_kern_call_t *call) {
-  norm_t n = {.rows = kern->rows->rmsnorm_grad, .stats_width = 1};
+  const zr_cpu_rows_t *rows = zr_cpu_rows_of(kern, call->shape, 0);
+  norm_t n = {.rows = rows->rmsnorm_grad, .elem_bytes = rows->elem_bytes, .stats_width = 1};
   grad(kern, call, &n, call->operand[6], 0);
   return ZR_OK;
 }

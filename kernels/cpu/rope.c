@@ -9,7 +9,7 @@ enum { ROWS = 8, MAX_HALF = 512 };
 typedef struct {
   const zr_cpu_rows_t *rows;
   const float *table; /* [seq, half, 2] */
-  float *x;
+  void *x;
   int64_t n_rows, seq, heads, half, ldx;
   float sign;
 } rope_t;
@@ -25,13 +25,13 @@ static void rope_block(void *context, int64_t task, int worker) {
       cosine[i] = angle[2 * i];
       sine[i] = r->sign * angle[2 * i + 1];
     }
-    r->rows->rope(r->heads, r->half, cosine, sine, r->x + t * r->ldx);
+    r->rows->rope(r->heads, r->half, cosine, sine, zr_cpu_at(r->rows, r->x, t * r->ldx));
   }
 }
 
 static zr_status_t rope_run(zr_kern_t *kern, const zr_kern_call_t *call) {
   const int64_t *attr = call->shape->attr;
-  rope_t r = {kern->rows,
+  rope_t r = {zr_cpu_rows_of(kern, call->shape, 1),
               call->operand[0],
               call->operand[1],
               attr[ZR_ROPE_ROWS],

@@ -1,9 +1,11 @@
 /* Row kernels: the inner loops of every kind but the library's matrix products, once for each
- * instruction set.
+ * instruction set and element type.
  *
  * A row kernel works on a range that its caller cut by shape, on the calling thread, and allocates
- * nothing. Its source is *.inc.h, compiled by rows_baseline.c, rows_avx2.c and rows_avx512.c. The
- * optimizer, block norm and accumulate give the same bits in all of them. */
+ * nothing. Its source is *.inc.h, compiled by rows_<set>.c, rows_bf16_<set>.c and rows_f16_<set>.c.
+ * `void` pointers are to elements of the table's type: they are loaded to fp32 and rounded once, to
+ * nearest even, where they are stored; `float` pointers are fp32 in all tables. The optimizer,
+ * block norm and accumulate give the same bits in all instruction sets. */
 #ifndef ZR_KERNELS_CPU_ROWS_H
 #define ZR_KERNELS_CPU_ROWS_H
 
@@ -11,6 +13,9 @@
 
 /* Queries and keys of an attention tile. */
 enum { ZR_CPU_ATTENTION_TILE = 64 };
+
+/* Element types. */
+typedef enum { ZR_CPU_F32 = 0, ZR_CPU_BF16, ZR_CPU_F16, ZR_CPU_N_TYPES } zr_cpu_type_t;
 
 /* C[m][n] = A B, or += A B continuing the sums in C. A[i][p] is a[i a_row + p a_col]; rows of B and
  * C are contiguous. */
@@ -29,16 +34,16 @@ typedef struct {
 typedef struct {
   int64_t n_rows, cols;
   float eps;
-  const float *x, *w, *b, *dy;
-  float *y;     /* [n_rows, cols] */
+  const void *x, *w, *b, *dy;
+  void *y;      /* [n_rows, cols] */
   float *stats; /* layernorm [n_rows, 2], rmsnorm [n_rows] */
   const float *stats_in;
-  float *dx;
+  void *dx;
   int dx_add;
   float *dw_part, *db_part; /* [cols]: sums over these rows, overwritten */
 } zr_cpu_norm_rows_t;
 
-/* One row of the head: logits in, gradients out in place. */
+/* One row of the head: logits in, gradients out in place: as elements, from the row's start. */
 typedef struct {
   float *logits; /* [vocab_padded] */
   int64_t vocab, vocab_padded;
@@ -57,18 +62,24 @@ typedef struct {
 } zr_cpu_adamw_t;
 
 typedef struct {
-  void (*add)(int64_t n, const float *a, const float *b, float *y);
-  void (*accumulate)(int64_t n, const float *src, float *dst); /* dst + src */
-  void (*fill)(int64_t n, float value, float *dst);
-  void (*gelu)(int64_t n, const float *x, float *y);
-  void (*gelu_grad)(int64_t n, const float *x, const float *dy, float *dx);
-  void (*swiglu)(int64_t n, const float *gate, const float *up, float *y);
-  void (*swiglu_grad)(int64_t n, const float *gate, const float *up, const float *dy, float *dgate,
-                      float *dup);
+  int64_t elem_bytes;
+  void (*widen)(int64_t n, const void *src, float *dst);
+  void (*round)(int64_t n, const float *src, void *dst);
+  void (*round_add)(int64_t n, const float *src, void *dst); /* dst + src */
+  void (*widen_add)(int64_t n, const void *src, float *dst); /* dst + src */
+  void (*add_bias)(int64_t n, const void *bias, float *row); /* row + bias */
+  void (*add)(int64_t n, const void *a, const void *b, void *y);
+  void (*accumulate)(int64_t n, const void *src, void *dst); /* dst + src */
+  void (*fill)(int64_t n, float value, void *dst);
+  void (*gelu)(int64_t n, const void *x, void *y);
+  void (*gelu_grad)(int64_t n, const void *x, const void *dy, void *dx);
+  void (*swiglu)(int64_t n, const void *gate, const void *up, void *y);
+  void (*swiglu_grad)(int64_t n, const void *gate, const void *up, const void *dy, void *dgate,
+                      void *dup);
   /* sum[c] = sum of rows of x, in order from the first */
-  void (*column_sum)(int64_t n_rows, int64_t cols, const float *x, int64_t ldx, float *sum);
+  void (*column_sum)(int64_t n_rows, int64_t cols, const void *x, int64_t ldx, float *sum);
   /* Turns `heads` heads of a row by cos[i], sin[i], i < half. */
-  void (*rope)(int64_t heads, int64_t half, const float *cosine, const float *sine, float *row);
+  void (*rope)(int64_t heads, int64_t half, const float *cosine, const float *sine, void *row);
 
   void (*layernorm)(const zr_cpu_norm_rows_t *rows);
   void (*layernorm_grad)(const zr_cpu_norm_rows_t *rows);
@@ -77,10 +88,9 @@ typedef struct {
 
   void (*product)(const zr_cpu_product_t *product);
   /* dst[c][r] = scale src[r][c], rows r in [n_rows, tile) of dst +0; dst [cols][tile] */
-  void (*pack)(int64_t n_rows, int64_t cols, const float *src, int64_t lds, float scale,
-               float *dst);
+  void (*pack)(int64_t n_rows, int64_t cols, const void *src, int64_t lds, float scale, float *dst);
   /* dst[r][c] = src[c][r] scale[r], src [cols][tile], scale [tile] */
-  void (*unpack)(int64_t n_rows, int64_t cols, const float *src, const float *scale, float *dst,
+  void (*unpack)(int64_t n_rows, int64_t cols, const float *src, const float *scale, void *dst,
                  int64_t ldd);
   /* One tile of running softmax, lanes are queries: s [n_keys][tile] becomes exp(s - max);
    * max, sum and factor (what earlier sums must be multiplied by) are [tile]. */
@@ -90,16 +100,25 @@ typedef struct {
   /* p = exp(s - lse); dp = scale p (dp - delta) */
   void (*softmax_tile_grad)(int64_t n_keys, int diagonal, const float *lse, const float *delta,
                             float scale, float *s, float *dp);
-  float (*dot)(int64_t n, const float *a, const float *b);
+  float (*dot)(int64_t n, const void *a, const void *b);
 
   double (*head_row)(const zr_cpu_head_row_t *row); /* the row's loss */
 
-  double (*block_norm)(const float *g); /* ZR_BLOCK_ELEMS elements */
-  int64_t (*adamw)(const zr_cpu_adamw_t *c, int64_t n, float *p, const float *g, float *m,
-                   float *v); /* returns the number of non-finite parameters */
+  double (*block_norm)(const void *g); /* ZR_BLOCK_ELEMS elements */
+  /* p, its master in low (bf16: 16 bits below p, fp16: fp32, fp32: none) and, of type g_type, g.
+   * Masters are copied to `master` if that is not NULL. Returns the number of non-finite
+   * parameters. */
+  int64_t (*adamw)(const zr_cpu_adamw_t *c, int64_t n, void *p, void *low, const void *g,
+                   zr_cpu_type_t g_type, float *m, float *v, float *master);
   uint64_t (*digest)(int64_t n, uint64_t key, uint64_t first, const float *x);
 } zr_cpu_rows_t;
 
 extern const zr_cpu_rows_t zr_cpu_rows_baseline, zr_cpu_rows_avx2, zr_cpu_rows_avx512;
+extern const zr_cpu_rows_t zr_cpu_rows_bf16_baseline, zr_cpu_rows_bf16_avx2,
+    zr_cpu_rows_bf16_avx512;
+extern const zr_cpu_rows_t zr_cpu_rows_f16_baseline, zr_cpu_rows_f16_avx2, zr_cpu_rows_f16_avx512;
+
+/* The tables of one instruction set, by zr_cpu_type_t. */
+typedef const zr_cpu_rows_t *zr_cpu_rows_set_t[ZR_CPU_N_TYPES];
 
 #endif

@@ -1,4 +1,5 @@
-/* Defines the table ZR_ROWS_TABLE of row kernels for vectors of ZR_VEC floats. */
+/* Defines the table ZR_ROWS_TABLE of row kernels for vectors of ZR_VEC floats and elements ZR_ELEM.
+ */
 #include "kernels/cpu/rows.h"
 #include "kernels/cpu/rows_attention.inc.h"
 #include "kernels/cpu/rows_head.inc.h"
@@ -9,6 +10,12 @@
 
 #ifdef ZR_ROWS_TABLE
 const zr_cpu_rows_t ZR_ROWS_TABLE = {
+    .elem_bytes = (int64_t)sizeof(elem),
+    .widen = row_widen,
+    .round = row_round,
+    .round_add = row_round_add,
+    .widen_add = row_widen_add,
+    .add_bias = row_widen_add,
     .add = row_add,
     .accumulate = row_accumulate,
     .fill = row_fill,

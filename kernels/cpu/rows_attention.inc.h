@@ -8,16 +8,17 @@
 
 enum { TILE = ZR_CPU_ATTENTION_TILE };
 
-static inline void tile_pack(int64_t n_rows, int64_t cols, const float *src, int64_t lds,
+static inline void tile_pack(int64_t n_rows, int64_t cols, const void *elems, int64_t lds,
                              float scale, float *dst) {
+  const elem *src = elems;
   for (int64_t r0 = 0; r0 < TILE; r0 += ZR_VEC) {
     for (int64_t c = 0; c < cols; c += ZR_VEC) {
       int64_t n = cols - c < ZR_VEC ? cols - c : ZR_VEC;
       vf row[ZR_VEC];
 #pragma GCC unroll 16
       for (int i = 0; i < ZR_VEC; i++) {
-        const float *from = src + (r0 + i) * lds + c;
-        row[i] = r0 + i >= n_rows ? v_set(0) : n == ZR_VEC ? v_load(from) : v_load_n(from, n);
+        const elem *from = src + (r0 + i) * lds + c;
+        row[i] = r0 + i >= n_rows ? v_set(0) : n == ZR_VEC ? e_load(from) : e_load_n(from, n);
       }
       v_transpose(row);
 #pragma GCC unroll 16
@@ -28,7 +29,8 @@ static inline void tile_pack(int64_t n_rows, int64_t cols, const float *src, int
 }
 
 static inline void tile_unpack(int64_t n_rows, int64_t cols, const float *src, const float *scale,
-                               float *dst, int64_t ldd) {
+                               void *elems, int64_t ldd) {
+  elem *dst = elems;
   for (int64_t r0 = 0; r0 < n_rows; r0 += ZR_VEC) {
     const vf by = v_load(scale + r0);
     for (int64_t c = 0; c < cols; c += ZR_VEC) {
@@ -40,7 +42,7 @@ static inline void tile_unpack(int64_t n_rows, int64_t cols, const float *src, c
       v_transpose(row);
 #pragma GCC unroll 16
       for (int i = 0; i < ZR_VEC; i++)
-        if (r0 + i < n_rows) v_store_n(dst + (r0 + i) * ldd + c, row[i], n);
+        if (r0 + i < n_rows) e_store_n(dst + (r0 + i) * ldd + c, row[i], n);
     }
   }
 }
@@ -96,11 +98,12 @@ static inline void tile_softmax_grad(int64_t n_keys, int diagonal, const float *
   }
 }
 
-static inline float row_dot(int64_t n, const float *a, const float *b) {
+static inline float row_dot(int64_t n, const void *x, const void *y) {
+  const elem *a = x, *b = y;
   vf sum = v_set(0);
   int64_t i = 0;
-  for (; i + ZR_VEC <= n; i += ZR_VEC) sum = v_fma(v_load(a + i), v_load(b + i), sum);
-  if (i < n) sum = v_fma(v_load_n(a + i, n - i), v_load_n(b + i, n - i), sum);
+  for (; i + ZR_VEC <= n; i += ZR_VEC) sum = v_fma(e_load(a + i), e_load(b + i), sum);
+  if (i < n) sum = v_fma(e_load_n(a + i, n - i), e_load_n(b + i, n - i), sum);
   return v_sum(sum);
 }
 

@@ -32,24 +32,32 @@ static inline double head_exp_sum(float *x, int64_t n, float top) {
   return vd_sum(sum);
 }
 
+/* d loss / d logit of the row, from what head_exp_sum left in it. An element is written behind
+ * where the next one is read. */
+static inline void head_gradient(const zr_cpu_head_row_t *row, float scale) {
+  float *x = row->logits;
+  elem *d = (elem *)(void *)x;
+  float target = x[row->target];
+  int64_t i = 0;
+  for (; i + ZR_VEC <= row->vocab; i += ZR_VEC) e_store(d + i, v_load(x + i) * scale);
+  if (i < row->vocab) {
+    int64_t n = row->vocab - i;
+    e_store_n(d + i, v_load_n(x + i, n) * scale, n);
+  }
+  e_store_n(d + row->target, v_set(target * scale - row->inv_tokens), 1);
+  memset(d + row->vocab, 0, (size_t)(row->vocab_padded - row->vocab) * sizeof *d);
+}
+
 static inline double head_row(const zr_cpu_head_row_t *row) {
   float *x = row->logits;
   if (row->target < 0) {
-    if (row->grad) memset(x, 0, (size_t)row->vocab_padded * sizeof(float));
+    if (row->grad) memset(x, 0, (size_t)row->vocab_padded * sizeof(elem));
     return 0;
   }
   float top = head_max(x, row->vocab);
   double wanted = x[row->target];
   double sum = head_exp_sum(x, row->vocab, top);
-  if (row->grad) {
-    const float scale = (float)((double)row->inv_tokens / sum);
-    int64_t i = 0;
-    for (; i + ZR_VEC <= row->vocab; i += ZR_VEC) v_store(x + i, v_load(x + i) * scale);
-    for (; i < row->vocab; i++) x[i] *= scale;
-    x[row->target] -= row->inv_tokens;
-    size_t n_masked = (size_t)(row->vocab_padded - row->vocab);
-    memset(x + row->vocab, 0, n_masked * sizeof(float));
-  }
+  if (row->grad) head_gradient(row, (float)((double)row->inv_tokens / sum));
   return (double)top + log(sum) - wanted;
 }
 

@@ -10,25 +10,38 @@ static inline int64_t lanes_at(int64_t c, int64_t cols) {
   return cols - c < ZR_VEC ? cols - c : ZR_VEC;
 }
 
-static inline vf load_at(const float *p, int64_t c, int64_t n) {
-  return n == ZR_VEC ? v_load(p + c) : v_load_n(p + c, n);
+static inline vf load_at(const elem *p, int64_t c, int64_t n) {
+  return n == ZR_VEC ? e_load(p + c) : e_load_n(p + c, n);
 }
 
-static inline void store_at(float *p, int64_t c, int64_t n, vf x) {
+static inline void store_at(elem *p, int64_t c, int64_t n, vf x) {
   if (n == ZR_VEC) {
-    v_store(p + c, x);
+    e_store(p + c, x);
   } else {
-    v_store_n(p + c, x, n);
+    e_store_n(p + c, x, n);
+  }
+}
+
+/* Sums over rows are fp32. */
+static inline vf sum_at(const float *sum, int64_t c, int64_t n) {
+  return n == ZR_VEC ? v_load(sum + c) : v_load_n(sum + c, n);
+}
+
+static inline void put_sum_at(float *sum, int64_t c, int64_t n, vf x) {
+  if (n == ZR_VEC) {
+    v_store(sum + c, x);
+  } else {
+    v_store_n(sum + c, x, n);
   }
 }
 
 /* Sum of (x - shift)^power over a row, power 1 or 2, in two lanes' worth of partial sums. */
-static inline float row_moment(const float *x, int64_t cols, float shift, int squared) {
+static inline float row_moment(const elem *x, int64_t cols, float shift, int squared) {
   vf even = v_set(0), odd = v_set(0);
   const vf by = v_set(shift);
   int64_t c = 0;
   for (; c + 2 * ZR_VEC <= cols; c += 2 * ZR_VEC) {
-    vf a = v_load(x + c) - by, b = v_load(x + c + ZR_VEC) - by;
+    vf a = e_load(x + c) - by, b = e_load(x + c + ZR_VEC) - by;
     even = squared ? v_fma(a, a, even) : even + a;
     odd = squared ? v_fma(b, b, odd) : odd + b;
   }
@@ -43,8 +56,8 @@ static inline float row_moment(const float *x, int64_t cols, float shift, int sq
 static inline void norm_layernorm(const zr_cpu_norm_rows_t *r) {
   const float inverse = 1.0f / (float)r->cols;
   for (int64_t t = 0; t < r->n_rows; t++) {
-    const float *x = r->x + t * r->cols;
-    float *y = r->y + t * r->cols;
+    const elem *x = (const elem *)r->x + t * r->cols;
+    elem *y = (elem *)r->y + t * r->cols;
     float mean = row_moment(x, r->cols, 0, 0) * inverse;
     float variance = row_moment(x, r->cols, mean, 1) * inverse;
     float rstd = 1.0f / sqrtf(variance + r->eps);
@@ -61,8 +74,8 @@ static inline void norm_layernorm(const zr_cpu_norm_rows_t *r) {
 
 static inline void norm_rmsnorm(const zr_cpu_norm_rows_t *r) {
   for (int64_t t = 0; t < r->n_rows; t++) {
-    const float *x = r->x + t * r->cols;
-    float *y = r->y + t * r->cols;
+    const elem *x = (const elem *)r->x + t * r->cols;
+    elem *y = (elem *)r->y + t * r->cols;
     float rstd = 1.0f / sqrtf(row_moment(x, r->cols, 0, 1) / (float)r->cols + r->eps);
     const vf s = v_set(rstd);
     for (int64_t c = 0; c < r->cols; c += ZR_VEC) {
@@ -77,8 +90,8 @@ static inline void norm_rmsnorm(const zr_cpu_norm_rows_t *r) {
  * and the shift of x are absent. dw += dy xhat, db += dy. */
 static inline void norm_grad_row(const zr_cpu_norm_rows_t *r, int64_t t, float mean, float rstd,
                                  int centred) {
-  const float *x = r->x + t * r->cols, *dy = r->dy + t * r->cols;
-  float *dx = r->dx + t * r->cols;
+  const elem *x = (const elem *)r->x + t * r->cols, *dy = (const elem *)r->dy + t * r->cols;
+  elem *dx = (elem *)r->dx + t * r->cols;
   const vf m = v_set(mean), s = v_set(rstd);
   vf sum_g = v_set(0), sum_gx = v_set(0);
   for (int64_t c = 0; c < r->cols; c += ZR_VEC) {
@@ -87,10 +100,10 @@ static inline void norm_grad_row(const zr_cpu_norm_rows_t *r, int64_t t, float m
     vf g = d * load_at(r->w, c, n); /* +0 beyond the tail, as dy and w are */
     if (centred) {
       sum_g += g;
-      store_at(r->db_part, c, n, load_at(r->db_part, c, n) + d);
+      put_sum_at(r->db_part, c, n, sum_at(r->db_part, c, n) + d);
     }
     sum_gx = v_fma(g, xhat, sum_gx);
-    store_at(r->dw_part, c, n, v_fma(d, xhat, load_at(r->dw_part, c, n)));
+    put_sum_at(r->dw_part, c, n, v_fma(d, xhat, sum_at(r->dw_part, c, n)));
   }
   const vf mean_g = v_set(centred ? v_sum(sum_g) / (float)r->cols : 0);
   const vf mean_gx = v_set(v_sum(sum_gx) / (float)r->cols);

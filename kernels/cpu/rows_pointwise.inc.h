@@ -5,36 +5,73 @@
 
 #include "kernels/cpu/vec.h"
 
-/* Runs `body` with `LOAD(p)` and `STORE(p, x)` bound to whole vectors, then once for the tail. */
+/* Runs `body` with `LOAD(p)` and `STORE(p, x)` of elements bound to whole vectors, then
+ * once for the tail. */
 #define FOR_EACH_VECTOR(n, body)             \
   do {                                       \
     int64_t i = 0;                           \
     for (; i + ZR_VEC <= (n); i += ZR_VEC) { \
       const int64_t lanes = ZR_VEC;          \
       (void)lanes;                           \
-      body(v_load, v_store)                  \
+      body(e_load, e_store)                  \
     }                                        \
     if (i < (n)) {                           \
       const int64_t lanes = (n)-i;           \
       body(load_tail, store_tail)            \
     }                                        \
   } while (0)
-#define load_tail(p) v_load_n(p, lanes)
-#define store_tail(p, x) v_store_n(p, x, lanes)
+#define load_tail(p) e_load_n(p, lanes)
+#define store_tail(p, x) e_store_n(p, x, lanes)
+/* fp32 beside the elements. */
+#define FLOATS(p) (lanes == ZR_VEC ? v_load(p) : v_load_n(p, lanes))
+#define PUT_FLOATS(p, x) (lanes == ZR_VEC ? v_store(p, x) : v_store_n(p, x, lanes))
 
-static inline void row_add(int64_t n, const float *a, const float *b, float *y) {
+static inline void row_widen(int64_t n, const void *src, float *dst) {
+  const elem *x = src;
+#define BODY(LOAD, STORE) PUT_FLOATS(dst + i, LOAD(x + i));
+  FOR_EACH_VECTOR(n, BODY);
+#undef BODY
+}
+
+static inline void row_round(int64_t n, const float *src, void *dst) {
+  elem *y = dst;
+#define BODY(LOAD, STORE) STORE(y + i, FLOATS(src + i));
+  FOR_EACH_VECTOR(n, BODY);
+#undef BODY
+}
+
+static inline void row_round_add(int64_t n, const float *src, void *dst) {
+  elem *y = dst;
+#define BODY(LOAD, STORE) STORE(y + i, LOAD(y + i) + FLOATS(src + i));
+  FOR_EACH_VECTOR(n, BODY);
+#undef BODY
+}
+
+static inline void row_widen_add(int64_t n, const void *src, float *dst) {
+  const elem *x = src;
+#define BODY(LOAD, STORE) PUT_FLOATS(dst + i, FLOATS(dst + i) + LOAD(x + i));
+  FOR_EACH_VECTOR(n, BODY);
+#undef BODY
+}
+
+static inline void row_add(int64_t n, const void *a_, const void *b_, void *y_) {
+  const elem *a = a_, *b = b_;
+  elem *y = y_;
 #define BODY(LOAD, STORE) STORE(y + i, LOAD(a + i) + LOAD(b + i));
   FOR_EACH_VECTOR(n, BODY);
 #undef BODY
 }
 
-static inline void row_accumulate(int64_t n, const float *src, float *dst) {
+static inline void row_accumulate(int64_t n, const void *src_, void *dst_) {
+  const elem *src = src_;
+  elem *dst = dst_;
 #define BODY(LOAD, STORE) STORE(dst + i, LOAD(dst + i) + LOAD(src + i));
   FOR_EACH_VECTOR(n, BODY);
 #undef BODY
 }
 
-static inline void row_fill(int64_t n, float value, float *dst) {
+static inline void row_fill(int64_t n, float value, void *dst_) {
+  elem *dst = dst_;
   const vf x = v_set(value);
 #define BODY(LOAD, STORE) STORE(dst + i, x);
   FOR_EACH_VECTOR(n, BODY);
@@ -48,7 +85,9 @@ static inline vf gelu_argument(vf x) {
   return x * inner * v_set(1.5957691216057308f);
 }
 
-static inline void row_gelu(int64_t n, const float *x, float *y) {
+static inline void row_gelu(int64_t n, const void *x_, void *y_) {
+  const elem *x = x_;
+  elem *y = y_;
 #define BODY(LOAD, STORE) \
   vf v = LOAD(x + i);     \
   STORE(y + i, v * v_sigmoid(gelu_argument(v)));
@@ -64,13 +103,17 @@ static inline vf gelu_slope(vf x) {
   return v_fma(bounded * y.s * y.rest, du2, y.s);
 }
 
-static inline void row_gelu_grad(int64_t n, const float *x, const float *dy, float *dx) {
+static inline void row_gelu_grad(int64_t n, const void *x_, const void *dy_, void *dx_) {
+  const elem *x = x_, *dy = dy_;
+  elem *dx = dx_;
 #define BODY(LOAD, STORE) STORE(dx + i, LOAD(dy + i) * gelu_slope(LOAD(x + i)));
   FOR_EACH_VECTOR(n, BODY);
 #undef BODY
 }
 
-static inline void row_swiglu(int64_t n, const float *gate, const float *up, float *y) {
+static inline void row_swiglu(int64_t n, const void *gate_, const void *up_, void *y_) {
+  const elem *gate = gate_, *up = up_;
+  elem *y = y_;
 #define BODY(LOAD, STORE) \
   vf g = LOAD(gate + i);  \
   STORE(y + i, g * v_sigmoid(g) * LOAD(up + i));
@@ -79,8 +122,10 @@ static inline void row_swiglu(int64_t n, const float *gate, const float *up, flo
 }
 
 /* silu'(g) = s (1 + g (1 - s)) */
-static inline void row_swiglu_grad(int64_t n, const float *gate, const float *up, const float *dy,
-                                   float *dgate, float *dup) {
+static inline void row_swiglu_grad(int64_t n, const void *gate_, const void *up_, const void *dy_,
+                                   void *dgate_, void *dup_) {
+  const elem *gate = gate_, *up = up_, *dy = dy_;
+  elem *dgate = dgate_, *dup = dup_;
 #define BODY(LOAD, STORE)                                          \
   vf g = LOAD(gate + i), u = LOAD(up + i), d = LOAD(dy + i);       \
   v_sigmoids_t s = v_sigmoids(g);                                  \
@@ -90,27 +135,28 @@ static inline void row_swiglu_grad(int64_t n, const float *gate, const float *up
 #undef BODY
 }
 
-static inline void row_column_sum(int64_t n_rows, int64_t cols, const float *x, int64_t ldx,
+static inline void row_column_sum(int64_t n_rows, int64_t cols, const void *x_, int64_t ldx,
                                   float *sum) {
+  const elem *x = x_;
   for (int64_t c = 0; c < cols; c += ZR_VEC) {
     int64_t n = cols - c < ZR_VEC ? cols - c : ZR_VEC;
     vf total = v_set(0);
     for (int64_t r = 0; r < n_rows; r++) {
-      const float *p = x + r * ldx + c;
-      total += n == ZR_VEC ? v_load(p) : v_load_n(p, n);
+      const elem *p = x + r * ldx + c;
+      total += n == ZR_VEC ? e_load(p) : e_load_n(p, n);
     }
     v_store_n(sum + c, total, n);
   }
 }
 
 static inline void row_rope(int64_t heads, int64_t half, const float *cosine, const float *sine,
-                            float *row) {
+                            void *row) {
   for (int64_t h = 0; h < heads; h++) {
-    float *a = row + h * 2 * half, *b = a + half;
-#define BODY(LOAD, STORE)                      \
-  vf c = LOAD(cosine + i), s = LOAD(sine + i); \
-  vf lo = LOAD(a + i), hi = LOAD(b + i);       \
-  STORE(a + i, lo * c - hi * s);               \
+    elem *a = (elem *)row + h * 2 * half, *b = a + half;
+#define BODY(LOAD, STORE)                          \
+  vf c = FLOATS(cosine + i), s = FLOATS(sine + i); \
+  vf lo = LOAD(a + i), hi = LOAD(b + i);           \
+  STORE(a + i, lo * c - hi * s);                   \
   STORE(b + i, hi * c + lo * s);
     FOR_EACH_VECTOR(half, BODY);
 #undef BODY

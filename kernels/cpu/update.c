@@ -12,7 +12,7 @@ enum { MAX_NORM_TASKS = 64 };
 
 typedef struct {
   const zr_cpu_rows_t *rows;
-  const float *g;
+  const void *g;
   int64_t n_blocks, n_tasks;
   zr_exact_sum_t sum[MAX_NORM_TASKS];
 } norm_t;
@@ -23,13 +23,13 @@ static void norm_blocks(void *context, int64_t task, int worker) {
   zr_exact_sum_t sum = {0};
   int64_t end = (task + 1) * n->n_blocks / n->n_tasks;
   for (int64_t i = task * n->n_blocks / n->n_tasks; i < end; i++)
-    zr_exact_add(&sum, n->rows->block_norm(n->g + i * ZR_BLOCK_ELEMS));
+    zr_exact_add(&sum, n->rows->block_norm(zr_cpu_at_in(n->rows, n->g, i * ZR_BLOCK_ELEMS)));
   n->sum[task] = sum;
 }
 
 static zr_status_t block_norm_run(zr_kern_t *kern, const zr_kern_call_t *call) {
   norm_t n;
-  n.rows = kern->rows;
+  n.rows = zr_cpu_rows_of(kern, call->shape, 0);
   n.g = call->operand[0];
   n.n_blocks = call->shape->attr[ZR_ELEMS] / ZR_BLOCK_ELEMS;
   n.n_tasks = zr_cpu_min(MAX_NORM_TASKS, n.n_blocks);
@@ -49,8 +49,12 @@ typedef struct {
   const zr_control_t *ctl;
   const zr_kern_layout_t *layout;
   zr_cpu_adamw_t constants[2]; /* [decays] */
-  float *p, *m, *v;
-  const float *g;
+  zr_cpu_type_t g_type;
+  int64_t g_bytes, low_bytes; /* of an element */
+  void *p;
+  char *low; /* NULL: p is its own master */
+  float *m, *v;
+  const char *g;
   int64_t elems, first; /* element i is flat element first + i */
   int64_t own, own_end; /* flat elements whose digests this rank takes */
   _Atomic uint64_t digest[2];
@@ -77,20 +81,25 @@ static int64_t tensor_after(const zr_kern_layout_t *layout, int64_t flat) {
   return low;
 }
 
-/* Flat elements [from, to), all of `tensor` (NULL: padding). */
+enum { PIECE = 2048 }; /* so that a digest reads what the update has just left in the cache */
+
+/* Flat elements [from, to), all of `tensor` (NULL: padding). master: where to copy masters, or
+ * NULL. */
 static int64_t update_range(const adamw_t *a, const zr_kern_tensor_t *tensor, int64_t from,
-                            int64_t to) {
+                            int64_t to, float *master) {
   int64_t i = from - a->first;
   const zr_cpu_adamw_t *c = &a->constants[tensor != NULL && tensor->decays];
-  return a->rows->adamw(c, to - from, a->p + i, a->g + i, a->m + i, a->v + i);
+  char *low = a->low == NULL ? NULL : a->low + i * a->low_bytes;
+  return a->rows->adamw(c, to - from, zr_cpu_at(a->rows, a->p, i), low, a->g + i * a->g_bytes,
+                        a->g_type, a->m + i, a->v + i, master);
 }
 
 static void digest_range(const adamw_t *a, const zr_kern_tensor_t *tensor, int64_t from, int64_t to,
-                         account_t *account) {
+                         const float *master, account_t *account) {
   int64_t i = from - a->first, n = to - from;
   uint64_t index = (uint64_t)(from - tensor->begin);
   if (a->ctl->digest >= 1)
-    account->digest[0] += a->rows->digest(n, tensor->digest_key[0], index, a->p + i);
+    account->digest[0] += a->rows->digest(n, tensor->digest_key[0], index, master);
   if (a->ctl->digest >= 2) {
     account->digest[1] += a->rows->digest(n, tensor->digest_key[1], index, a->m + i);
     account->digest[1] += a->rows->digest(n, tensor->digest_key[2], index, a->v + i);
@@ -100,15 +109,18 @@ static void digest_range(const adamw_t *a, const zr_kern_tensor_t *tensor, int64
 /* A range that is wholly this rank's own or wholly not is accounted or not. */
 static void tensor_range(const adamw_t *a, const zr_kern_tensor_t *tensor, int64_t from, int64_t to,
                          account_t *account) {
-  enum { PIECE = 2048 }; /* so that a digest reads what the update has just left in the cache */
+  float copy[PIECE] __attribute__((aligned(64)));
   while (from < to) {
     int64_t end = zr_cpu_min(to, from + PIECE);
     if (from < a->own) end = zr_cpu_min(end, a->own);
     if (from < a->own_end) end = zr_cpu_min(end, a->own_end);
-    int64_t n_bad = update_range(a, tensor, from, end);
-    if (tensor != NULL && from >= a->own && from < a->own_end) {
+    int mine = tensor != NULL && from >= a->own && from < a->own_end;
+    float *master = mine && a->ctl->digest >= 1 && a->low != NULL ? copy : NULL;
+    int64_t n_bad = update_range(a, tensor, from, end, master);
+    if (mine) {
       account->n_bad += n_bad;
-      digest_range(a, tensor, from, end, account);
+      if (a->low == NULL) master = (float *)a->p + (from - a->first);
+      digest_range(a, tensor, from, end, master, account);
     }
     from = end;
   }
@@ -151,11 +163,16 @@ static zr_status_t adamw_run(zr_kern_t *kern, const zr_kern_call_t *call) {
   const int64_t *attr = call->shape->attr;
   zr_control_t *ctl = call->operand[5];
   if (ctl->skip) return ZR_OK;
-  adamw_t a = {.rows = kern->rows,
+  zr_cpu_type_t p_type = zr_cpu_type(call->shape, 0), g_type = zr_cpu_type(call->shape, 1);
+  adamw_t a = {.rows = (*kern->rows)[p_type],
                .ctl = ctl,
                .layout = call->operand[4],
                .constants = {constants_of(ctl, 0), constants_of(ctl, 1)},
+               .g_type = g_type,
+               .g_bytes = (*kern->rows)[g_type]->elem_bytes,
+               .low_bytes = p_type == ZR_CPU_BF16 ? 2 : 4,
                .p = call->operand[0],
+               .low = p_type == ZR_CPU_F32 ? NULL : call->operand[6],
                .g = call->operand[1],
                .m = call->operand[2],
                .v = call->operand[3],

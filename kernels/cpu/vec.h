@@ -1,5 +1,7 @@
 /* Vectors of ZR_VEC floats, for the row kernels: the same source is compiled for each instruction
- * set. Only rows_*.c includes this; ZR_VEC is 4 (baseline), 8 (AVX2) or 16 (AVX-512).
+ * set and element type. Only rows_*.c includes this; ZR_VEC is 4 (baseline), 8 (AVX2) or 16
+ * (AVX-512); ZR_ELEM is the type `elem` of the operands in memory: 32 (fp32, if not defined), 16
+ * (bf16) or 5 (fp16: its bits of exponent). e_load and e_store convert, and round to nearest even.
  *
  * Every operation works on each lane alone, so an element's bits do not depend on the lane, the
  * address or the cut. Memory need only be aligned to 4 bytes. */
@@ -11,14 +13,21 @@
 #include <stdint.h>
 #include <string.h>
 
+#include "runtime/base/half.h"
+
 #ifndef ZR_VEC
 #define ZR_VEC 4
+#endif
+#ifndef ZR_ELEM
+#define ZR_ELEM 32
 #endif
 
 typedef float vf __attribute__((vector_size(4 * ZR_VEC)));
 typedef int32_t vi __attribute__((vector_size(4 * ZR_VEC)));
 typedef uint32_t vu __attribute__((vector_size(4 * ZR_VEC)));
 typedef float vf_mem __attribute__((vector_size(4 * ZR_VEC), aligned(4), may_alias));
+typedef uint16_t vs __attribute__((vector_size(2 * ZR_VEC)));
+typedef uint16_t vs_mem __attribute__((vector_size(2 * ZR_VEC), aligned(2), may_alias));
 /* Half as many: what a vector of doubles is made of. */
 typedef float vh __attribute__((vector_size(2 * ZR_VEC)));
 typedef float vh_mem __attribute__((vector_size(2 * ZR_VEC), aligned(4), may_alias));
@@ -40,6 +49,7 @@ static inline vd v_load_double(const float *p) {
 
 /* The first n lanes, n <= ZR_VEC, from or to memory; the other lanes are +0 or not stored. */
 static inline vf v_load_n(const float *p, int64_t n) {
+  if (n == ZR_VEC) return v_load(p);
 #if ZR_VEC == 16
   return (vf)_mm512_maskz_loadu_ps((__mmask16)((1u << n) - 1), p);
 #else
@@ -53,6 +63,10 @@ static inline void v_store_n(float *p, vf x, int64_t n) {
 #if ZR_VEC == 16
   _mm512_mask_storeu_ps(p, (__mmask16)((1u << n) - 1), (__m512)x);
 #else
+  if (n == ZR_VEC) {
+    v_store(p, x);
+    return;
+  }
   float lane[ZR_VEC];
   v_store(lane, x);
   for (int64_t i = 0; i < n; i++) p[i] = lane[i];
@@ -212,6 +226,114 @@ static inline v_sigmoids_t v_sigmoids(vf x) {
   small *= large;
   return (v_sigmoids_t){v_select(negative, small, large), v_select(negative, large, small)};
 }
+
+/* --- elements of 16 bits ------------------------------------------------------------------------
+ */
+
+/* The first n lanes from or to memory, n <= ZR_VEC; the others are 0 or not stored. */
+static inline vs vs_load_n(const uint16_t *p, int64_t n) {
+  if (n == ZR_VEC) return (vs) * (const vs_mem *)p;
+#if ZR_VEC == 16
+  return (vs)_mm256_maskz_loadu_epi16((__mmask16)((1u << n) - 1), p);
+#else
+  vs x = {0};
+  for (int64_t i = 0; i < n; i++) x[i] = p[i];
+  return x;
+#endif
+}
+
+static inline void vs_store_n(uint16_t *p, vs x, int64_t n) {
+#if ZR_VEC == 16
+  _mm256_mask_storeu_epi16(p, (__mmask16)((1u << n) - 1), (__m256i)x);
+#else
+  if (n == ZR_VEC) {
+    *(vs_mem *)p = (vs_mem)x;
+    return;
+  }
+  for (int64_t i = 0; i < n; i++) p[i] = x[i];
+#endif
+}
+
+static inline vs vs_narrow(vu x) {
+#if ZR_VEC == 16
+  return (vs)_mm512_cvtepi32_epi16((__m512i)x);
+#else
+  return __builtin_convertvector(x, vs);
+#endif
+}
+
+static inline vf v_of_bf16(vs x) {
+  return (vf)(__builtin_convertvector(x, vu) << 16);
+}
+
+/* Not the processor's own conversion: that one takes subnormal numbers for zero. */
+static inline vs v_to_bf16(vf x) {
+  vu bits = (vu)x;
+  vu rounded = (bits + 0x7fffu + (bits >> 16 & 1u)) >> 16;
+  vi nan = (vi)((bits & 0x7fffffffu) > 0x7f800000u);
+  return vs_narrow((vu)(((vi)(bits >> 16 | 0x40u) & nan) | ((vi)rounded & ~nan)));
+}
+
+static inline vf v_of_f16(vs x) {
+#if ZR_VEC == 16
+  return (vf)_mm512_cvtph_ps((__m256i)x);
+#elif ZR_VEC == 8
+  return (vf)_mm256_cvtph_ps((__m128i)x);
+#else
+  vf r;
+  for (int i = 0; i < ZR_VEC; i++) r[i] = zr_f16_to_f32(x[i]);
+  return r;
+#endif
+}
+
+static inline vs v_to_f16(vf x) {
+#if ZR_VEC == 16
+  return (vs)_mm512_cvtps_ph((__m512)x, _MM_FROUND_TO_NEAREST_INT);
+#elif ZR_VEC == 8
+  return (vs)_mm256_cvtps_ph((__m256)x, _MM_FROUND_TO_NEAREST_INT);
+#else
+  vs r;
+  for (int i = 0; i < ZR_VEC; i++) r[i] = zr_f16_from_f32(x[i]);
+  return r;
+#endif
+}
+
+#if ZR_ELEM == 32
+typedef float elem;
+static inline vf e_load(const elem *p) {
+  return v_load(p);
+}
+static inline vf e_load_n(const elem *p, int64_t n) {
+  return v_load_n(p, n);
+}
+static inline void e_store(elem *p, vf x) {
+  v_store(p, x);
+}
+static inline void e_store_n(elem *p, vf x, int64_t n) {
+  v_store_n(p, x, n);
+}
+#else
+typedef uint16_t elem;
+#if ZR_ELEM == 16
+#define E_WIDEN v_of_bf16
+#define E_ROUND v_to_bf16
+#else
+#define E_WIDEN v_of_f16
+#define E_ROUND v_to_f16
+#endif
+static inline vf e_load(const elem *p) {
+  return E_WIDEN((vs) * (const vs_mem *)p);
+}
+static inline vf e_load_n(const elem *p, int64_t n) {
+  return E_WIDEN(vs_load_n(p, n));
+}
+static inline void e_store(elem *p, vf x) {
+  *(vs_mem *)p = (vs_mem)E_ROUND(x);
+}
+static inline void e_store_n(elem *p, vf x, int64_t n) {
+  vs_store_n(p, E_ROUND(x), n);
+}
+#endif
 
 /* row[i][j] becomes row[j][i]. Each step interleaves the first half of all elements with the
  * second, which turns the bits of an element's number by one place. */

@@ -14,13 +14,13 @@ typedef struct {
 } product_t;
 
 static const product_t products[] = {
-    {"x w^T", {130, 400, 300, 304, 1, 1, 300, 408}},
-    {"dy w", {70, 500, 420, 420, 1, 500, 1, 500}},
-    {"dy^T x", {530, 200, 140, 1, 530, 200, 1, 200}},
-    {"a row", {1, 800, 333, 333, 1, 1, 333, 800}},
-    {"a column", {900, 1, 129, 129, 1, 1, 1, 1}},
-    {"no inner index", {40, 50, 0, 1, 1, 50, 1, 50}},
-    {"no rows", {0, 50, 10, 10, 1, 50, 1, 50}},
+    {"x w^T", {130, 400, 300, 304, 1, 1, 300, 408, 0, 0}},
+    {"dy w", {70, 500, 420, 420, 1, 500, 1, 500, 0, 0}},
+    {"dy^T x", {530, 200, 140, 1, 530, 200, 1, 200, 0, 0}},
+    {"a row", {1, 800, 333, 333, 1, 1, 333, 800, 0, 0}},
+    {"a column", {900, 1, 129, 129, 1, 1, 1, 1, 0, 0}},
+    {"no inner index", {40, 50, 0, 1, 1, 50, 1, 50, 0, 0}},
+    {"no rows", {0, 50, 10, 10, 1, 50, 1, 50, 0, 0}},
 };
 enum { N_PRODUCTS = sizeof products / sizeof products[0], GUARD = 16 };
 
@@ -65,7 +65,7 @@ static void free_memory(memory_t *m) {
 }
 
 typedef struct {
-  const zr_cpu_rows_t *rows;
+  const zr_cpu_rows_set_t *rows;
   zr_cpu_library_t *library;
   int n_threads, accumulate, bias;
   int64_t shift;
@@ -154,14 +154,18 @@ static void check_all(how_t how) {
   }
 }
 
+#define ROWS(set) \
+  { &zr_cpu_rows_##set, &zr_cpu_rows_bf16_##set, &zr_cpu_rows_f16_##set }
+static const zr_cpu_rows_set_t baseline = ROWS(baseline), avx2 = ROWS(avx2), avx512 = ROWS(avx512);
+
 static void row_kernels(void **state) {
   (void)state;
-  check_all((how_t){&zr_cpu_rows_baseline, NULL, 1, 0, 0, 0});
+  check_all((how_t){&baseline, NULL, 1, 0, 0, 0});
   __builtin_cpu_init();
   if (__builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma"))
-    check_all((how_t){&zr_cpu_rows_avx2, NULL, 1, 0, 0, 0});
+    check_all((how_t){&avx2, NULL, 1, 0, 0, 0});
   if (__builtin_cpu_supports("avx512vl") && __builtin_cpu_supports("avx512dq"))
-    check_all((how_t){&zr_cpu_rows_avx512, NULL, 1, 0, 0, 0});
+    check_all((how_t){&avx512, NULL, 1, 0, 0, 0});
 }
 
 static void library(void **state) {
@@ -170,7 +174,7 @@ static void library(void **state) {
   assert_int_equal(zr_cpu_library_open(NULL, ZR_CPU_AVX512, &library), ZR_OK);
   if (library == NULL) assert_int_equal(zr_cpu_library_open(NULL, ZR_CPU_AVX2, &library), ZR_OK);
   if (library == NULL) skip();
-  check_all((how_t){&zr_cpu_rows_baseline, library, 1, 0, 0, 0});
+  check_all((how_t){&baseline, library, 1, 0, 0, 0});
   zr_cpu_library_close(library);
 }
 

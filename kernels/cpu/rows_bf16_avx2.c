@@ -1,0 +1,4 @@
+#define ZR_VEC 8
+#define ZR_ELEM 16
+#define ZR_ROWS_TABLE zr_cpu_rows_bf16_avx2
+#include "kernels/cpu/rows.inc.h"
