@@ -2,6 +2,7 @@
 
 import concurrent.futures
 import itertools
+import os
 import random
 
 import run
@@ -175,6 +176,26 @@ def test_settings_differ_where_they_should(bench):
     assert sent(1, 3)[0] == 0
 
 
+def test_quickstart_configuration(bench):
+    """configs/quickstart.yaml, a few steps of it: -n 8, 4, 2 and 1 print the same losses."""
+    config = os.path.join(os.path.dirname(__file__), "..", "..", "configs", "quickstart.yaml")
+    data = bench.path("quickstart.txt")
+    run.text_file(data, 60000, 4)
+    sets = {
+        "data.train": data,
+        "data.eval": data,
+        "run.steps": 3,
+        "run.eval_batches": 1,
+        "run.digest": "states",
+        "run.log_every": 1,
+        "scheduler.params.total_num_steps": 600,
+    }
+    logs = {n: bench.whole(os.path.abspath(config), n, sets) for n in (1, 2, 4, 8)}
+    for ranks, log in logs.items():
+        run.assert_same(log.facts(), logs[1].facts(), "%d ranks" % ranks)
+    assert sorted(logs[8].facts()[0]) == [1, 2, 3]
+
+
 if __name__ == "__main__":
     tests = [
         test_llama_8_micro_batches,
@@ -182,5 +203,9 @@ if __name__ == "__main__":
         test_settings_differ_where_they_should,
     ]
     if run.LONG:
-        tests += [test_gpt2_8_micro_batches, test_llama_12_micro_batches]
+        tests += [
+            test_gpt2_8_micro_batches,
+            test_llama_12_micro_batches,
+            test_quickstart_configuration,
+        ]
     run.main(tests)
