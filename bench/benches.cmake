@@ -1,3 +1,4 @@
+zr_bench(bench_kernels SOURCES bench_kernels.c DEPENDS zr_plan zr_kern_cpu)
 zr_bench(bench_compile SOURCES bench_compile.c DEPENDS zr_zero zr_kern_ref)
 
 # The yardstick: plain loops as a compiler makes them fast, without the library's own rules.
