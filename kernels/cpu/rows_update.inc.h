@@ -62,8 +62,8 @@ typedef struct {
 static inline vf master_load(const master_t *a, int64_t i, int64_t n) {
 #if ZR_ELEM == 16
   vs high = vs_load_n(a->p + i, n), low = vs_load_n(a->low + i, n);
-  vi signed_low = (vi)(__builtin_convertvector(low, vu) << 16) >> 16;
-  return (vf)((__builtin_convertvector(high, vu) << 16) + (vu)signed_low);
+  vi signed_low = (vi)(vs_widen(low) << 16) >> 16;
+  return (vf)((vs_widen(high) << 16) + (vu)signed_low);
 #elif ZR_ELEM == 5
   return v_load_n(a->low + i, n);
 #else
@@ -84,7 +84,7 @@ static inline vi master_store(const master_t *a, int64_t i, int64_t n, vf x) {
   vs half = E_ROUND(x);
   v_store_n(a->low + i, x, n);
   vs_store_n(a->p + i, half, n);
-  return (vi)((__builtin_convertvector(half, vu) & 0x7c00u) == 0x7c00u);
+  return (vi)((vs_widen(half) & 0x7c00u) == 0x7c00u);
 #else
   e_store_n(a->p + i, x, n);
   return ((vi)x & 0x7f800000) == 0x7f800000;

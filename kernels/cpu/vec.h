@@ -181,9 +181,19 @@ static inline float v_max_lane(vf x) {
 
 /* The sum of a vector's lanes in double, as two vectors of doubles added. */
 static inline vd v_add_double(vd sum, vf x) {
+#if ZR_VEC == 16
+  __m512d low = _mm512_cvtps_pd(_mm512_castps512_ps256((__m512)x));
+  __m512d high = _mm512_cvtps_pd(_mm512_extractf32x8_ps((__m512)x, 1));
+  return sum + ((vd)low + (vd)high);
+#elif ZR_VEC == 8
+  __m256d low = _mm256_cvtps_pd(_mm256_castps256_ps128((__m256)x));
+  __m256d high = _mm256_cvtps_pd(_mm256_extractf128_ps((__m256)x, 1));
+  return sum + ((vd)low + (vd)high);
+#else
   float lane[ZR_VEC];
   v_store(lane, x);
   return sum + (v_load_double(lane) + v_load_double(lane + ZR_VEC / 2));
+#endif
 }
 
 /* e^x to about 1 ulp; 0 below -86.9 (a subnormal result can cost hundreds of cycles), infinite
@@ -262,16 +272,32 @@ static inline vs vs_narrow(vu x) {
 #endif
 }
 
+static inline vu vs_widen(vs x) {
+#if ZR_VEC == 16
+  return (vu)_mm512_cvtepu16_epi32((__m256i)x);
+#elif ZR_VEC == 8
+  return (vu)_mm256_cvtepu16_epi32((__m128i)x);
+#else
+  return __builtin_convertvector(x, vu);
+#endif
+}
+
 static inline vf v_of_bf16(vs x) {
-  return (vf)(__builtin_convertvector(x, vu) << 16);
+  return (vf)(vs_widen(x) << 16);
 }
 
 /* Not the processor's own conversion: that one takes subnormal numbers for zero. */
 static inline vs v_to_bf16(vf x) {
-  vu bits = (vu)x;
-  vu rounded = (bits + 0x7fffu + (bits >> 16 & 1u)) >> 16;
-  vi nan = (vi)((bits & 0x7fffffffu) > 0x7f800000u);
-  return vs_narrow((vu)(((vi)(bits >> 16 | 0x40u) & nan) | ((vi)rounded & ~nan)));
+  vu bits = (vu)x, high = bits >> 16;
+  vu rounded = (bits + 0x7fffu + (high & 1u)) >> 16;
+#if ZR_VEC == 16
+  __mmask16 nan = _mm512_cmp_ps_mask((__m512)x, (__m512)x, _CMP_UNORD_Q);
+  return vs_narrow(
+      (vu)_mm512_mask_or_epi32((__m512i)rounded, nan, (__m512i)high, _mm512_set1_epi32(0x40)));
+#else
+  vi nan = x != x;
+  return vs_narrow((vu)(((vi)(high | 0x40u) & nan) | ((vi)rounded & ~nan)));
+#endif
 }
 
 static inline vf v_of_f16(vs x) {
