@@ -67,6 +67,8 @@ static void build_destroy(zr_build_t *build) {
   zr_alloc_free(alloc, build->grad);
   zr_alloc_free(alloc, build->grad_flat);
   zr_alloc_free(alloc, build->value_buffer);
+  zr_alloc_free(alloc, build->again);
+  zr_alloc_free(alloc, build->replayed);
   zr_alloc_free(alloc, build->tree);
   zr_alloc_free(alloc, build->gathered);
   zr_alloc_free(alloc, build->gathered_phase);

@@ -62,6 +62,9 @@ typedef struct {
   int64_t param_bytes, grad_bytes; /* of one element */
   int32_t *grad_flat;              /* [n_units] persistent gradient flats (stages 0, 1), else -1 */
   int32_t *value_buffer;           /* [n_micro][n_values]; -1 until made */
+  bool *again;                     /* [n_values] made once more in the backward */
+  bool *replayed;                  /* [n_ops] of the tape's forward: so are these operations run */
+  bool replaying;                  /* buffers made now are of a replay */
   int64_t n_micro;
   size_t n_trees;
   zr_grad_tree_t *tree;
@@ -108,6 +111,9 @@ zr_status_t zr_steps_fetch(zr_build_t *build, int64_t micro) ZR_MUST_CHECK;
 int32_t zr_steps_count_unit(const zr_build_t *build);
 zr_status_t zr_steps_count(zr_build_t *build, int64_t micro) ZR_MUST_CHECK;
 zr_status_t zr_steps_control(zr_build_t *build, int32_t kind) ZR_MUST_CHECK;
+
+/* recompute.c: what is replayed before each unit's backward */
+zr_status_t zr_recompute_mark(zr_build_t *build) ZR_MUST_CHECK;
 
 /* shard.c: parameters before use, gradients after it */
 zr_status_t zr_shard_trees(zr_build_t *build) ZR_MUST_CHECK;

@@ -111,6 +111,10 @@ zr_status_t zr_shard_gather(zr_build_t *build, const zr_segment_t *segment) {
     zr_range_t ops = zr_build_ops(build, segment, part);
     for (int64_t i = ops.begin; i < ops.end; i++) ZR_TRY(gather_for_op(build, &build->tape->op[i]));
   }
+  if (segment->kind != ZR_SEGMENT_BACKWARD) return ZR_OK;
+  zr_range_t replay = build->forward[segment->unit];
+  for (int64_t i = replay.begin; i < replay.end; i++)
+    if (build->replayed[i]) ZR_TRY(gather_for_op(build, &build->tape->op[i]));
   return ZR_OK;
 }
 

@@ -20,6 +20,7 @@ static void add_pass(zr_build_t *build, bool training, int64_t begin, int64_t en
 
 zr_status_t zr_steps_segments(zr_build_t *build, bool training) {
   build->training = training;
+  if (training) ZR_TRY(zr_recompute_mark(build));
   size_t per_pass = 2 * build->zero->n_units;
   bool breadth = build->options->order == ZR_ORDER_BREADTH;
   size_t n_passes = breadth ? 1 : (size_t)build->n_micro;
@@ -42,8 +43,11 @@ static zr_status_t value_buffer(zr_build_t *build, int32_t id, int64_t micro, in
     zr_category_t category =
         value->kind == ZR_VALUE_DATA ? ZR_CATEGORY_DATA : ZR_CATEGORY_ACTIVATION;
     int64_t bytes = value->elems * zr_dtype_bytes((zr_dtype_t)value->dtype);
-    ZR_TRY(zr_build_buffer(build, value->unit, value->name, -1, micro, category,
-                           (zr_dtype_t)value->dtype, bytes, slot));
+    char name[sizeof value->name + 8];
+    snprintf(name, sizeof name, "%s%s", value->name,
+             build->replaying && build->again[id] ? ".again" : "");
+    ZR_TRY(zr_build_buffer(build, value->unit, name, -1, micro, category, (zr_dtype_t)value->dtype,
+                           bytes, slot));
   }
   *out_buffer = *slot;
   return ZR_OK;
@@ -106,6 +110,20 @@ static zr_status_t emit_counts(zr_build_t *build) {
   return zr_shard_all_reduce(build, offsetof(zr_control_t, count_local), 8);
 }
 
+/* A unit's activations once more, in buffers of their own, before its backward. */
+static zr_status_t emit_replay(zr_build_t *build, const zr_segment_t *segment, int64_t micro) {
+  if (segment->kind != ZR_SEGMENT_BACKWARD) return ZR_OK;
+  zr_range_t ops = build->forward[segment->unit];
+  for (size_t v = 0; v < build->tape->n_values; v++)
+    if (build->again[v] && build->tape->value[v].unit == segment->unit)
+      *value_slot(build, (int32_t)v, micro) = -1;
+  build->replaying = true;
+  for (int64_t i = ops.begin; i < ops.end; i++)
+    if (build->replayed[i]) ZR_TRY(lower_op(build, &build->tape->op[i], micro));
+  build->replaying = false;
+  return ZR_OK;
+}
+
 static zr_status_t emit_segment(zr_build_t *build, const zr_segment_t *segment) {
   build->phase++;
   bool first = segment->micro_begin == 0 && build->training;
@@ -116,6 +134,7 @@ static zr_status_t emit_segment(zr_build_t *build, const zr_segment_t *segment) 
   ZR_TRY(zr_shard_gather(build, segment));
   for (int64_t g = segment->micro_begin; g < segment->micro_end; g++) {
     ZR_TRY(zr_shard_begin_leaf(build, segment, g));
+    ZR_TRY(emit_replay(build, segment, g));
     for (int part = 0; part < 2; part++) {
       zr_range_t ops = zr_build_ops(build, segment, part);
       for (int64_t i = ops.begin; i < ops.end; i++) ZR_TRY(lower_op(build, &build->tape->op[i], g));

@@ -52,6 +52,12 @@ static zr_status_t resolve(zr_zero_options_t *o) {
         ZR_ERR_CONFIG,
         "plan.group: 2^%lld does not divide the %lld micro-batches of a rank; at most %lld",
         (long long)o->group, (long long)o->n_micro, (long long)twos(o->n_micro));
+  if (o->recompute < ZR_RECOMPUTE_NONE || o->recompute > ZR_RECOMPUTE_AUTO)
+    return zr_fail(ZR_ERR_CONFIG, "plan.recompute: no such choice");
+  if (o->recompute_every == 0) o->recompute_every = 1;
+  if (o->recompute_every < 1)
+    return zr_fail(ZR_ERR_CONFIG, "plan.recompute_every: %lld is below 1",
+                   (long long)o->recompute_every);
   if (o->run.logits_chunk <= 0) o->run.logits_chunk = 1024;
   if (o->run.dtype == ZR_U8) o->run.dtype = ZR_F32;
   if (o->grad_dtype == ZR_U8) o->grad_dtype = ZR_F32;
@@ -153,13 +159,29 @@ static zr_status_t add_plans(zr_zero_t *zero) {
 
 /* --- compile -------------------------------------------------------------------------------- */
 
-static zr_status_t compile_with(zr_zero_t *zero, int64_t prefetch) {
+static zr_status_t compile_with(zr_zero_t *zero, int64_t prefetch, int recompute) {
   zr_program_destroy(zero->program);
   zero->program = NULL;
   zero->options.prefetch = prefetch;
+  zero->options.recompute = recompute;
   ZR_TRY(add_plans(zero));
   ZR_TRY(dump(zero, "place", zr_program_find(zero->program, "step")));
   return dump(zero, "wait", zr_program_find(zero->program, "step"));
+}
+
+/* What is left to the planner: first as fast as it goes, then what costs time and saves memory. */
+static zr_status_t compile_to_fit(zr_zero_t *zero) {
+  const zr_zero_options_t asked = zero->options;
+  bool any_prefetch = asked.prefetch == ZR_PREFETCH_AUTO,
+       any = asked.recompute == ZR_RECOMPUTE_AUTO;
+  int64_t prefetch = any_prefetch ? 1 : asked.prefetch;
+  int recompute = any ? ZR_RECOMPUTE_NONE : asked.recompute;
+  zr_status_t status = compile_with(zero, prefetch, recompute);
+  if (status == ZR_ERR_OUT_OF_MEMORY && any_prefetch && asked.stage == 3 && asked.n_ranks > 1)
+    status = compile_with(zero, prefetch = 0, recompute);
+  while (status == ZR_ERR_OUT_OF_MEMORY && any && recompute < ZR_RECOMPUTE_FULL)
+    status = compile_with(zero, prefetch, ++recompute);
+  return status;
 }
 
 static zr_status_t compile(zr_zero_t *zero) {
@@ -171,11 +193,7 @@ static zr_status_t compile(zr_zero_t *zero) {
   ZR_TRY(dump(zero, "model", NULL));
   ZR_TRY(zr_flat_layout(zero));
   zero->n_reductions = o->n_ranks == 1 ? 0 : o->n_micro >> o->group;
-  bool tries = o->prefetch == ZR_PREFETCH_AUTO;
-  zr_status_t status = compile_with(zero, tries ? 1 : o->prefetch);
-  if (status == ZR_ERR_OUT_OF_MEMORY && tries && o->stage == 3 && o->n_ranks > 1)
-    status = compile_with(zero, 0);
-  return status;
+  return compile_to_fit(zero);
 }
 
 zr_status_t zr_zero_compile(zr_alloc_t *alloc, const zr_zero_options_t *options,

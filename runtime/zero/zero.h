@@ -10,20 +10,30 @@
 
 typedef enum { ZR_ORDER_DEPTH = 0, ZR_ORDER_BREADTH } zr_order_t;
 
+/* Activations that are made again in the backward; auto: as little as the budget asks for. */
+typedef enum {
+  ZR_RECOMPUTE_NONE = 0,
+  ZR_RECOMPUTE_ATTENTION, /* queries, keys, values, and what attention makes */
+  ZR_RECOMPUTE_FULL,      /* all but what enters a unit */
+  ZR_RECOMPUTE_AUTO
+} zr_recompute_t;
+
 enum { ZR_GROUP_AUTO = -1, ZR_PREFETCH_AUTO = -1 };
 
 typedef struct {
   int stage; /* 0..3 */
   int n_ranks;
-  int64_t n_micro;       /* G: micro-batches of one rank in a step */
-  int64_t group;         /* a: 2^a micro-batches are summed on the rank before they are reduced;
-                            ZR_GROUP_AUTO */
-  int order;             /* zr_order_t */
-  int64_t prefetch;      /* units ahead; ZR_PREFETCH_AUTO: 1, or 0 where the budget asks for it */
-  bool digest;           /* a third small all-reduce */
-  zr_dtype_t grad_dtype; /* grad_accum_dtype: every sum of parameter gradients; 0: fp32 */
-  bool decay_matrices;   /* optimizer.decay: only tensors of two dimensions decay */
-  bool eval;             /* also the plans "eval" and "eval_end" */
+  int64_t n_micro;         /* G: micro-batches of one rank in a step */
+  int64_t group;           /* a: 2^a micro-batches are summed on the rank before they are reduced;
+                              ZR_GROUP_AUTO */
+  int order;               /* zr_order_t */
+  int64_t prefetch;        /* units ahead; ZR_PREFETCH_AUTO: 1, or 0 where the budget asks for it */
+  int recompute;           /* zr_recompute_t: of the blocks ... */
+  int64_t recompute_every; /* ... 0, n, 2 n, ...: every n-th; 0: 1 */
+  bool digest;             /* a third small all-reduce */
+  zr_dtype_t grad_dtype;   /* grad_accum_dtype: every sum of parameter gradients; 0: fp32 */
+  bool decay_matrices;     /* optimizer.decay: only tensors of two dimensions decay */
+  bool eval;               /* also the plans "eval" and "eval_end" */
   zr_model_config_t model;
   zr_model_run_t run;
   /* what backends say about scratch */

@@ -69,6 +69,7 @@ void machine_zero_options(const machine_options_t *o, int n_ranks, const zr_kern
   out_zero->group = n_ranks == 1 ? ZR_GROUP_AUTO : o->group;
   out_zero->order = o->order;
   out_zero->prefetch = o->prefetch;
+  out_zero->recompute = o->recompute;
   out_zero->digest = true;
   out_zero->decay_matrices = true;
   out_zero->kern_ops = kern_ops;
@@ -291,10 +292,11 @@ bool machine_records_equal(const zr_step_record_t *a, const zr_step_record_t *b,
 }
 
 void machine_print_options(const machine_options_t *o, int n_ranks) {
-  print_message("%s stage %d, %d ranks, %d leaves, %s, group %d, prefetch %d, %d threads, %s%s%s\n",
-                o->arch == ZR_ARCH_GPT2 ? "gpt2" : "llama", o->stage, n_ranks, (int)o->n_leaves,
-                o->order == ZR_ORDER_DEPTH ? "depth" : "breadth", (int)o->group, (int)o->prefetch,
-                o->n_threads, o->serial ? "serial" : "concurrent",
-                o->delay_seed ? ", delayed operations" : "",
-                o->hal_delay_seed ? ", delayed streams" : "");
+  print_message(
+      "%s stage %d, %d ranks, %d leaves, %s, group %d, prefetch %d, recompute %d, %d threads, "
+      "%s%s%s\n",
+      o->arch == ZR_ARCH_GPT2 ? "gpt2" : "llama", o->stage, n_ranks, (int)o->n_leaves,
+      o->order == ZR_ORDER_DEPTH ? "depth" : "breadth", (int)o->group, (int)o->prefetch,
+      o->recompute, o->n_threads, o->serial ? "serial" : "concurrent",
+      o->delay_seed ? ", delayed operations" : "", o->hal_delay_seed ? ", delayed streams" : "");
 }

@@ -38,6 +38,7 @@ typedef struct {
   double max_grad_norm;
   int64_t skipped_step; /* the iteration that finds a parameter that is not a number; 0: none */
   int64_t budget_bytes; /* device; 0: unlimited */
+  int recompute;        /* zr_recompute_t */
 } machine_options_t;
 
 typedef struct {

@@ -12,6 +12,7 @@ enum {
   ORDER,
   GROUP,
   PREFETCH,
+  RECOMPUTE,
   THREADS,
   MODE, /* concurrent, serial */
   DELAY,
@@ -101,6 +102,8 @@ static void make_table(table_t *table, int64_t n_leaves) {
   set_values(table, ORDER, 2, (int64_t[]){ZR_ORDER_DEPTH, ZR_ORDER_BREADTH});
   set_groups(table, n_leaves / world.n_ranks);
   set_values(table, PREFETCH, 4, (int64_t[]){0, 1, 2, 3});
+  set_values(table, RECOMPUTE, 3,
+             (int64_t[]){ZR_RECOMPUTE_NONE, ZR_RECOMPUTE_ATTENTION, ZR_RECOMPUTE_FULL});
   set_values(table, THREADS, 4, (int64_t[]){1, 2, 3, 8});
   set_values(table, MODE, 2, (int64_t[]){0, 1});
   set_values(table, DELAY, 3, (int64_t[]){0, 1, 2});
@@ -122,6 +125,7 @@ static void options_of(const table_t *table, int row, int64_t n_leaves,
   out_options->n_leaves = n_leaves;
   out_options->group = v[GROUP];
   out_options->prefetch = v[PREFETCH];
+  out_options->recompute = (int)v[RECOMPUTE];
   out_options->n_threads = (int)v[THREADS];
   out_options->serial = v[MODE] == 1;
   out_options->delay_seed = v[DELAY] == 1 ? 11 + (uint64_t)(row * 16 + world.rank) : 0;

@@ -134,6 +134,8 @@ static void test_every_setting_verifies(void **state) {
             o.order = order;
             o.digest = m % 2 == 0;
             o.prefetch = (int64_t)m % 4;
+            o.recompute = (int)m % 3;
+            o.recompute_every = 1 + (int64_t)m % 2;
             for (int64_t a = -1; a < 1 || micros[m] % ((int64_t)1 << a) == 0; a++) {
               o.group = a;
               check_one(k, o);
@@ -165,6 +167,49 @@ static void test_bf16_halves_what_travels(void **state) {
     assert_true(bytes[1] < bytes[0] || stage == 0);
     assert_true(bytes[2] < bytes[1]);
   }
+  k.ops->close(k.kern);
+}
+
+static int64_t step_peak(const zr_zero_options_t *o, int *out_recompute) {
+  zr_zero_t *zero = NULL;
+  assert_int_equal(zr_zero_compile(NULL, o, &zero), ZR_OK);
+  int64_t peak = zr_program_find(zero->program, "step")->peak_bytes[ZR_TIER_DEVICE];
+  *out_recompute = zero->options.recompute;
+  zr_zero_destroy(zero);
+  return peak;
+}
+
+/* Less memory from none to attention to full; `auto` recomputes no more than the budget asks for
+ * (a placement without lags may save as much). */
+static void test_recompute_saves_memory(void **state) {
+  (void)state;
+  kern_t k = open_kern();
+  for (int arch = 0; arch < 2; arch++)
+    for (int order = 0; order < 2; order++) {
+      zr_zero_options_t o = options_for(k, (zr_arch_t)arch, 3, 2, 2);
+      o.order = order;
+      o.model.n_layers = 6;
+      int64_t peak[3];
+      for (int mode = 0; mode < 3; mode++) {
+        int got;
+        o.recompute = mode;
+        peak[mode] = step_peak(&o, &got);
+        assert_int_equal(got, mode);
+      }
+      assert_true(peak[1] < peak[0] && peak[2] < peak[1]);
+      o.recompute_every = 2;
+      int got;
+      int64_t half = step_peak(&o, &got);
+      assert_true(half < peak[0] && half > peak[2]);
+      o.recompute_every = 1;
+      o.recompute = ZR_RECOMPUTE_AUTO;
+      for (int mode = 0; mode < 3; mode++) {
+        o.place.budget_bytes[ZR_TIER_DEVICE] = peak[mode];
+        o.prefetch = mode == 0 ? ZR_PREFETCH_AUTO : 1;
+        int64_t fits = step_peak(&o, &got);
+        assert_true(fits <= peak[mode] && got <= mode && got >= mode - 1);
+      }
+    }
   k.ops->close(k.kern);
 }
 
@@ -230,6 +275,7 @@ int main(void) {
       cmocka_unit_test(test_leaves_cover_the_step),
       cmocka_unit_test(test_states_are_cut_by_stage),
       cmocka_unit_test(test_bf16_halves_what_travels),
+      cmocka_unit_test(test_recompute_saves_memory),
       cmocka_unit_test(test_every_setting_verifies),
       cmocka_unit_test(test_wrong_settings_are_named),
   };
