@@ -2,8 +2,10 @@
 
 import json
 import os
+import random
 import shutil
 import signal
+import time
 
 import run
 
@@ -71,9 +73,9 @@ def check_unchanged(run_dir):
     assert len(run.Log(run_dir).events("step")) == N_STEPS
 
 
-def slow_start(bench, config, ranks, sets, run_dir):
+def slow_start(bench, config, ranks, sets, run_dir, env=None):
     """A run that takes its time between operations, once it has made two steps."""
-    job = bench.start(config, ranks, dict(sets, **{"run.delay_us": 1000}), run_dir)
+    job = bench.start(config, ranks, dict(sets, **{"run.delay_us": 1000}), run_dir, env)
     run.wait_for(
         lambda: len(run.Log(run_dir).events("step")) >= 2, 60, "two steps of\n" + job.said()
     )
@@ -114,6 +116,52 @@ def test_sigusr1_saves_and_goes_on_then_killed(bench):
     for line in log.events("step"):
         lines.setdefault(line["step"], []).append({key: line[key] for key in run.EXACT})
     assert all(one == several[0] for several in lines.values() for one in several)
+
+
+def test_killed_at_any_moment_leaves_a_good_checkpoint(bench):
+    """A checkpoint after every step, all ranks killed wherever they are, often inside of one."""
+    config, uncut = prepare(bench)
+    run_dir = bench.new_dir()
+    sets = {"checkpoint.every": 1, "run.steps": 100000, "run.eval_every": 0}
+    chance = random.Random(7)
+    reached = 0
+    for ranks in (2, 1, 4, 2) if run.LONG else (2, 1):
+        job = bench.start(
+            config, ranks, dict(sets, **{"zero_optimization.stage": ranks % 3 + 1}), run_dir
+        )
+        run.wait_for(lambda: last_save(run_dir) > reached + 1, 60, "two checkpoints")
+        time.sleep(chance.random() * 0.2)
+        job.kill()
+        reached = last_save(run_dir)
+        bench.run(config, 1, dict(sets, **{"run.steps": reached + 2}), run_dir)
+        reached = last_save(run_dir)
+    log = run.Log(run_dir)
+    whole = bench.whole(config, 1, {"run.steps": reached, "run.eval_every": 0}).facts()
+    run.assert_same((log.facts()[0], {}), (whole[0], {}), "after all the kills")
+    left = os.listdir(os.path.join(run_dir, "checkpoints"))
+    assert len(left) == 3 and "latest" in left, left  # keep_last, and nothing half written
+    return "%d steps" % reached
+
+
+def last_save(run_dir):
+    return max([line["step"] for line in run.Log(run_dir).events("save")], default=0)
+
+
+def test_sigterm_to_the_launcher(bench):
+    """Open MPI hands it to the ranks after a time (default: a second), and kills after another."""
+    config, _ = prepare(bench)
+    run_dir = bench.new_dir()
+    endless = {"run.steps": 100000, "run.eval_every": 0}
+    patience = {"OMPI_MCA_odls_base_sigkill_timeout": "3"}
+    job = slow_start(bench, config, 2, endless, run_dir, patience)
+    job.process.send_signal(signal.SIGTERM)
+    job.wait(30)
+    log = run.Log(run_dir)
+    at = last_save(run_dir)
+    assert log.events("end")[-1]["reason"] == "stopped" and at == log.events("step")[-1]["step"]
+    bench.run(config, 4, dict(endless, **{"run.steps": at + 2}), run_dir)
+    whole = bench.whole(config, 1, dict(endless, **{"run.steps": at + 2}))
+    run.assert_same((run.Log(run_dir).facts()[0], {}), (whole.facts()[0], {}), "after SIGTERM")
 
 
 def part(facts, first):
@@ -228,11 +276,14 @@ def test_manifest_says_the_cursor(bench):
 
 
 if __name__ == "__main__":
+    long_tests = [test_sigterm_to_the_launcher] if run.LONG else []
     run.main(
-        [
+        long_tests
+        + [
             test_run_steps_small_then_more,
             test_sigterm_to_one_rank_saves_and_ends,
             test_sigusr1_saves_and_goes_on_then_killed,
+            test_killed_at_any_moment_leaves_a_good_checkpoint,
             test_damaged_checkpoint_is_refused_by_name,
             test_other_numeric_options_are_refused,
             test_no_resume_starts_again,
