@@ -65,7 +65,7 @@ typedef struct {
   int64_t elem_bytes;
   void (*widen)(int64_t n, const void *src, float *dst);
   void (*round)(int64_t n, const float *src, void *dst);
-  void (*round_add)(int64_t n, const float *src, void *dst); /* dst + src */
+  void (*round_add)(int64_t n, const float *src, void *dst); /* dst + rounded src */
   void (*widen_add)(int64_t n, const void *src, float *dst); /* dst + src */
   void (*add_bias)(int64_t n, const void *bias, float *row); /* row + bias */
   void (*add)(int64_t n, const void *a, const void *b, void *y);

@@ -40,9 +40,17 @@ static inline void row_round(int64_t n, const float *src, void *dst) {
 #undef BODY
 }
 
+/* x as elements hold it. */
+static inline vf e_rounded(vf x) {
+  elem held[ZR_VEC];
+  e_store(held, x);
+  return e_load(held);
+}
+
+/* What is added is rounded first: a sum of leaves has the same bits whoever adds them. */
 static inline void row_round_add(int64_t n, const float *src, void *dst) {
   elem *y = dst;
-#define BODY(LOAD, STORE) STORE(y + i, LOAD(y + i) + FLOATS(src + i));
+#define BODY(LOAD, STORE) STORE(y + i, LOAD(y + i) + e_rounded(FLOATS(src + i)));
   FOR_EACH_VECTOR(n, BODY);
 #undef BODY
 }

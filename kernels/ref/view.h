@@ -58,9 +58,12 @@ static inline double ref_sum(zr_dtype_t dtype, double a, double b) {
   return dtype == ZR_F64 ? a + b : (double)((float)a + (float)b);
 }
 
-/* out = value, or out + value: the value is complete and rounded to fp32 before it is added. */
+/* out = value, or out + value: the value is complete and rounded to out's type before it is added.
+ */
 static inline void ref_put(ref_view_t out, int64_t i, double value, int accumulate) {
-  ref_set(out, i, accumulate ? ref_sum(out.dtype, ref_get(out, i), value) : value);
+  double before = accumulate ? ref_get(out, i) : 0;
+  ref_set(out, i, value);
+  if (accumulate) ref_set(out, i, ref_sum(out.dtype, before, ref_get(out, i)));
 }
 
 /* sum over n of a[i by_a] b[i by_b], in order. The cases of one type are what is fast enough. */
