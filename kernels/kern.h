@@ -21,7 +21,8 @@
 /* T = rows = batch * seq; every matrix is row-major; "ld" is a row stride in elements (>= the row's
  * length). Operand order is the order in braces; [W] written, [A] written or accumulated, [R] read,
  * [S] scratch, [?] may be absent. "Accumulate" is out = fl(out + fl(value)): the value is complete
- * before it is added. Tokens are i32.
+ * before it is added, and the gradient of a parameter, a leaf of the tree of sums, is also rounded
+ * to out's type, so that it is the same number whoever adds it. Tokens are i32.
  *
  * Types. A plan has one compute type for parameters, activations and their gradients: fp32, bf16 or
  * fp16, and one sum type for parameter gradients (grad_accum_dtype): fp32 or bf16. shape.dtype[]
@@ -46,13 +47,17 @@ typedef enum {
   /* y = x rstd w, rstd = 1 / sqrt(mean(x^2) + eps).  {x R [T, cols], w R, y W, stats W [T]}; real:
      eps */
   ZR_OP_RMSNORM,
+  /* RMSNorm of each head: y = x rstd w over the head's own columns. Rows of x have no gaps, row t
+   * of y starts at y + t ldy.  {x R [T, heads, head_dim], w R [head_dim], y W [T, heads, head_dim]
+   * ldy, stats W [T, heads]}; real: eps */
+  ZR_OP_HEAD_NORM,
   /* Rotates n_heads heads in place, Hugging Face's layout: pairs are (i, i + head_dim / 2) of a
    * head; position = t % seq. Row t starts at x + t ldx.  inverse = 1 turns back: it is the
    * gradient.  {table R [seq, head_dim / 2, 2] {cos, sin}, x A(in place) [T, n_heads, head_dim]
    * ldx} */
   ZR_OP_ROPE,
-  /* table[p][i] = {cos, sin}(p theta^(-2 i / head_dim)), in double, rounded once.  {table W}; real:
-     theta */
+  /* table[p][i] = {cos, sin}(p f_i), f_i = theta^(-2 i / head_dim) or stretched as
+   * kernels/rope_frequency.h says, in double, rounded once.  {table W}; real: theta */
   ZR_OP_ROPE_TABLE,
   /* Causal softmax attention with grouped KV heads; head h uses KV head h / (n_heads / n_kv_heads).
    * qkv is [T, (n_heads + 2 n_kv_heads) head_dim]: all q heads, then k, then v, in each row. Tiled:
@@ -88,6 +93,7 @@ typedef enum {
                           db A [out], scratch S} */
   ZR_OP_LAYERNORM_GRAD, /* {x R, w R, stats R, dy R, dx A, dw A, db A, scratch S} */
   ZR_OP_RMSNORM_GRAD,   /* {x R, w R, stats R, dy R, dx A, dw A, scratch S} */
+  ZR_OP_HEAD_NORM_GRAD, /* {x R, w R, stats R, dy R ldy, dx A, dw A, scratch S} */
   ZR_OP_ATTENTION_GRAD, /* {qkv R, y R, lse R, dy R, dqkv W, scratch S}; probabilities recomputed
                            from lse */
   ZR_OP_GELU_GRAD,      /* {x R, dy R, dx W} */
@@ -154,14 +160,20 @@ enum {
   ZR_LINEAR_W_IO
 };                                   /* and all its gradients */
 enum { ZR_NORM_ROWS, ZR_NORM_COLS }; /* layernorm, rmsnorm, gradients */
+enum { ZR_ROPE_ROWS, ZR_ROPE_SEQ, ZR_ROPE_HEADS, ZR_ROPE_HEAD_DIM, ZR_ROPE_LDX, ZR_ROPE_INVERSE };
+/* rope_table: at ZR_ROPE_SEQ and ZR_ROPE_HEAD_DIM what they say, and how it is stretched. */
 enum {
-  ZR_ROPE_ROWS,
-  ZR_ROPE_SEQ,
-  ZR_ROPE_HEADS,
-  ZR_ROPE_HEAD_DIM,
-  ZR_ROPE_LDX,
-  ZR_ROPE_INVERSE
-}; /* and rope_table */
+  ZR_ROPE_TABLE_FACTOR = ZR_ROPE_ROWS,      /* bits of a double; 0: not stretched */
+  ZR_ROPE_TABLE_LOW_FREQ = ZR_ROPE_HEADS,   /* bits of a double */
+  ZR_ROPE_TABLE_HIGH_FREQ = ZR_ROPE_LDX,    /* bits of a double */
+  ZR_ROPE_TABLE_ORIGINAL = ZR_ROPE_INVERSE, /* positions before; 0: linear */
+};
+enum {
+  ZR_HEAD_NORM_ROWS,
+  ZR_HEAD_NORM_HEADS,
+  ZR_HEAD_NORM_HEAD_DIM,
+  ZR_HEAD_NORM_LDY
+}; /* and its gradient */
 enum {
   ZR_ATTENTION_BATCH,
   ZR_ATTENTION_SEQ,

@@ -45,6 +45,7 @@ extern const zr_cpu_kind_t zr_cpu_linear, zr_cpu_linear_grad_x, zr_cpu_linear_gr
     zr_cpu_linear_grad_b;
 extern const zr_cpu_kind_t zr_cpu_layernorm, zr_cpu_layernorm_grad, zr_cpu_rmsnorm,
     zr_cpu_rmsnorm_grad;
+extern const zr_cpu_kind_t zr_cpu_head_norm, zr_cpu_head_norm_grad;
 extern const zr_cpu_kind_t zr_cpu_rope, zr_cpu_rope_table;
 extern const zr_cpu_kind_t zr_cpu_attention, zr_cpu_attention_grad;
 extern const zr_cpu_kind_t zr_cpu_gelu, zr_cpu_gelu_grad, zr_cpu_swiglu, zr_cpu_swiglu_grad,

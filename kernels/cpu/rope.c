@@ -2,6 +2,7 @@
 #include <math.h>
 
 #include "kernels/cpu/cpu.h"
+#include "kernels/rope_frequency.h"
 
 /* A row's angles, unpacked, are on the stack of its task; no model has larger heads. */
 enum { ROWS = 8, MAX_HALF = 512 };
@@ -52,7 +53,7 @@ static zr_status_t rope_table_run(zr_kern_t *kern, const zr_kern_call_t *call) {
   int64_t half = attr[ZR_ROPE_HEAD_DIM] / 2;
   float *table = call->operand[0]; /* [seq, half, 2] */
   for (int64_t i = 0; i < half; i++) {
-    double frequency = pow(call->shape->real, -2.0 * (double)i / (double)attr[ZR_ROPE_HEAD_DIM]);
+    double frequency = zr_rope_frequency(call->shape, i);
     for (int64_t p = 0; p < attr[ZR_ROPE_SEQ]; p++) {
       double angle = (double)p * frequency;
       table[(p * half + i) * 2] = (float)cos(angle);

@@ -2,6 +2,7 @@
 #include <math.h>
 
 #include "kernels/ref/ref.h"
+#include "kernels/rope_frequency.h"
 
 zr_status_t ref_rope_table(const zr_kern_call_t *call) {
   const int64_t *attr = call->shape->attr;
@@ -9,8 +10,7 @@ zr_status_t ref_rope_table(const zr_kern_call_t *call) {
   ref_view_t table = ref_view(call, 0); /* [seq, half, 2] */
   for (int64_t p = 0; p < attr[ZR_ROPE_SEQ]; p++)
     for (int64_t i = 0; i < half; i++) {
-      double exponent = -2.0 * (double)i / (double)attr[ZR_ROPE_HEAD_DIM];
-      double angle = (double)p * pow(call->shape->real, exponent);
+      double angle = (double)p * zr_rope_frequency(call->shape, i);
       ref_set(table, (p * half + i) * 2, cos(angle));
       ref_set(table, (p * half + i) * 2 + 1, sin(angle));
     }

@@ -31,6 +31,8 @@ zr_status_t ref_layernorm(const zr_kern_call_t *call);
 zr_status_t ref_layernorm_grad(const zr_kern_call_t *call);
 zr_status_t ref_rmsnorm(const zr_kern_call_t *call);
 zr_status_t ref_rmsnorm_grad(const zr_kern_call_t *call);
+zr_status_t ref_head_norm(const zr_kern_call_t *call);
+zr_status_t ref_head_norm_grad(const zr_kern_call_t *call);
 zr_status_t ref_rope(const zr_kern_call_t *call);
 zr_status_t ref_rope_table(const zr_kern_call_t *call);
 zr_status_t ref_attention(const zr_kern_call_t *call);

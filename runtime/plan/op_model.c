@@ -5,6 +5,10 @@
 #define LINEAR_ATTRS .n_attrs = 6, .attr = {"rows", "in", "out", "ldx", "ldy", "w_io"}
 #define NORM_ATTRS .n_attrs = 2, .attr = {"rows", "cols"}, .has_real = true, .real_name = "eps"
 #define ROPE_ATTRS .n_attrs = 6, .attr = {"rows", "seq", "heads", "head_dim", "ldx", "inverse"}
+#define ROPE_TABLE_ATTRS \
+  .n_attrs = 6, .attr = {"factor", "seq", "low_freq", "head_dim", "high_freq", "original"}
+#define HEAD_NORM_ATTRS \
+  .n_attrs = 4, .attr = {"rows", "heads", "head_dim", "ldy"}, .has_real = true, .real_name = "eps"
 #define ATTENTION_ATTRS                                                                      \
   .n_attrs = 5, .attr = {"batch", "seq", "heads", "kv_heads", "head_dim"}, .has_real = true, \
   .real_name = "scale"
@@ -119,6 +123,36 @@ static void rmsnorm_grad_bytes(const zr_kern_shape_t *s, int64_t need[ZR_MAX_OPE
   need[3] = norm_x_bytes(s, 3);
   need[4] = norm_x_bytes(s, 4);
   need[5] = norm_w_bytes(s, 5);
+  need[6] = -1;
+}
+
+static int64_t head_norm_x_bytes(const zr_kern_shape_t *s, int i, int64_t head_dim) {
+  return zr_op_elems_bytes(s, i,
+                           s->attr[ZR_HEAD_NORM_ROWS] * s->attr[ZR_HEAD_NORM_HEADS] * head_dim);
+}
+
+static int64_t head_norm_y_bytes(const zr_kern_shape_t *s, int i) {
+  return zr_op_rows_bytes(s, i, s->attr[ZR_HEAD_NORM_ROWS],
+                          s->attr[ZR_HEAD_NORM_HEADS] * s->attr[ZR_HEAD_NORM_HEAD_DIM],
+                          s->attr[ZR_HEAD_NORM_LDY]);
+}
+
+static void head_norm_bytes(const zr_kern_shape_t *s, int64_t need[ZR_MAX_OPERANDS]) {
+  int64_t dim = s->attr[ZR_HEAD_NORM_HEAD_DIM];
+  need[0] = head_norm_x_bytes(s, 0, dim);
+  need[1] = zr_op_elems_bytes(s, 1, dim);
+  need[2] = head_norm_y_bytes(s, 2);
+  need[3] = head_norm_x_bytes(s, 3, 1);
+}
+
+static void head_norm_grad_bytes(const zr_kern_shape_t *s, int64_t need[ZR_MAX_OPERANDS]) {
+  int64_t dim = s->attr[ZR_HEAD_NORM_HEAD_DIM];
+  need[0] = head_norm_x_bytes(s, 0, dim);
+  need[1] = zr_op_elems_bytes(s, 1, dim);
+  need[2] = head_norm_x_bytes(s, 2, 1);
+  need[3] = head_norm_y_bytes(s, 3);
+  need[4] = head_norm_x_bytes(s, 4, dim);
+  need[5] = zr_op_elems_bytes(s, 5, dim);
   need[6] = -1;
 }
 
@@ -262,6 +296,15 @@ const zr_op_row_t zr_op_rows_model[ZR_N_OP_KINDS] = {
                        NO_GRAD,
                        .grad = {{ZR_OP_RMSNORM_GRAD,
                                  {VALUE(0), VALUE(1), VALUE(3), GRAD(2), GRAD(0), GRAD(1)}}}},
+    [ZR_OP_HEAD_NORM] = {.name = "head_norm",
+                         .stream = ZR_STREAM_COMPUTE,
+                         .n_operands = 4,
+                         HEAD_NORM_ATTRS,
+                         .operand = {OP_R("x"), OP_R("w"), OP_W("y"), OP_W("stats")},
+                         .operand_bytes = head_norm_bytes,
+                         NO_GRAD,
+                         .grad = {{ZR_OP_HEAD_NORM_GRAD,
+                                   {VALUE(0), VALUE(1), VALUE(3), GRAD(2), GRAD(0), GRAD(1)}}}},
     [ZR_OP_ROPE] = {.name = "rope",
                     .stream = ZR_STREAM_COMPUTE,
                     .n_operands = 2,
@@ -275,7 +318,7 @@ const zr_op_row_t zr_op_rows_model[ZR_N_OP_KINDS] = {
     [ZR_OP_ROPE_TABLE] = {.name = "rope_table",
                           .stream = ZR_STREAM_COMPUTE,
                           .n_operands = 1,
-                          ROPE_ATTRS,
+                          ROPE_TABLE_ATTRS,
                           .has_real = true,
                           .real_name = "theta",
                           .operand = {OP_W("table")},
@@ -382,6 +425,14 @@ const zr_op_row_t zr_op_rows_model[ZR_N_OP_KINDS] = {
                                         OP_A("dw"), OP_S},
                             .operand_bytes = rmsnorm_grad_bytes,
                             NO_GRAD},
+    [ZR_OP_HEAD_NORM_GRAD] = {.name = "head_norm_grad",
+                              .stream = ZR_STREAM_COMPUTE,
+                              .n_operands = 7,
+                              HEAD_NORM_ATTRS,
+                              .operand = {OP_R("x"), OP_R("w"), OP_R("stats"), OP_R("dy"),
+                                          OP_A("dx"), OP_A("dw"), OP_S},
+                              .operand_bytes = head_norm_grad_bytes,
+                              NO_GRAD},
     [ZR_OP_ATTENTION_GRAD] = {.name = "attention_grad",
                               .stream = ZR_STREAM_COMPUTE,
                               .n_operands = 6,

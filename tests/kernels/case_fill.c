@@ -22,6 +22,8 @@ static double real_value(const kern_call_t *call, int operand, uint64_t key, int
     case ZR_OP_RMSNORM:
     case ZR_OP_LAYERNORM_GRAD:
     case ZR_OP_RMSNORM_GRAD:
+    case ZR_OP_HEAD_NORM:
+    case ZR_OP_HEAD_NORM_GRAD:
       return operand == 1 ? 1 + 0.5 * u : operand == 0 ? 2 * u + 0.25 : u;
     case ZR_OP_GELU:
     case ZR_OP_GELU_GRAD:
@@ -152,12 +154,18 @@ static void fill_derived(kern_call_t *call) {
       derive(call, &one, (const int[8]){0, 1, -1, -1, -1, -1, -1, -1},
              (const int[8]){-1, -1, -1, 2, -1, -1, -1, -1});
       break;
+    case ZR_OP_HEAD_NORM_GRAD:
+      one.kind = ZR_OP_HEAD_NORM;
+      derive(call, &one, (const int[8]){0, 1, -1, -1, -1, -1, -1, -1},
+             (const int[8]){-1, -1, -1, 2, -1, -1, -1, -1});
+      break;
     case ZR_OP_ATTENTION_GRAD:
       one.kind = ZR_OP_ATTENTION;
       derive(call, &one, (const int[8]){0, -1, -1, -1, -1, -1, -1, -1},
              (const int[8]){-1, 1, 2, -1, -1, -1, -1, -1});
       break;
-    case ZR_OP_ROPE: /* theta is not an attribute of the rotation */
+    case ZR_OP_ROPE: /* theta is not an attribute of the rotation, nor are its others the table's */
+      one.attr[ZR_ROPE_TABLE_FACTOR] = one.attr[ZR_ROPE_TABLE_ORIGINAL] = 0;
       one.kind = ZR_OP_ROPE_TABLE;
       one.real = 10000;
       derive(call, &one, (const int[8]){-1, -1, -1, -1, -1, -1, -1, -1},

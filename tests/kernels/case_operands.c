@@ -89,6 +89,23 @@ static int norm_operands(const zr_kern_shape_t *s, kern_operand_t *o) {
   return n;
 }
 
+static int head_norm_operands(const zr_kern_shape_t *s, kern_operand_t *o) {
+  const int64_t *a = s->attr;
+  int64_t rows = a[ZR_HEAD_NORM_ROWS], heads = a[ZR_HEAD_NORM_HEADS];
+  int64_t dim = a[ZR_HEAD_NORM_HEAD_DIM], cols = heads * dim;
+  int backward = s->kind == ZR_OP_HEAD_NORM_GRAD;
+  o[0] = matrix(KERN_READ, rows, cols, cols);
+  o[1] = vector(KERN_READ, KERN_REAL, dim);
+  o[backward ? 3 : 2] = matrix(backward ? KERN_READ : KERN_WRITE, rows, cols, a[ZR_HEAD_NORM_LDY]);
+  o[backward ? 2 : 3] =
+      of_type(KERN_F32, matrix(backward ? KERN_READ : KERN_WRITE, rows, heads, heads));
+  if (!backward) return 4;
+  o[4] = matrix(KERN_ADD, rows, cols, cols);
+  o[5] = vector(KERN_ADD, KERN_SUM, dim);
+  o[6] = scratch();
+  return 7;
+}
+
 static int rope_operands(const zr_kern_shape_t *s, kern_operand_t *o) {
   const int64_t *a = s->attr;
   kern_role_t role = s->kind == ZR_OP_ROPE ? KERN_READ : KERN_WRITE;
@@ -204,6 +221,9 @@ static int kind_operands(const zr_kern_shape_t *s, kern_operand_t *o) {
     case ZR_OP_LAYERNORM_GRAD:
     case ZR_OP_RMSNORM_GRAD:
       return norm_operands(s, o);
+    case ZR_OP_HEAD_NORM:
+    case ZR_OP_HEAD_NORM_GRAD:
+      return head_norm_operands(s, o);
     case ZR_OP_ROPE:
     case ZR_OP_ROPE_TABLE:
       return rope_operands(s, o);

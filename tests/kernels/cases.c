@@ -94,6 +94,16 @@ const kern_case_t kern_cases[] = {
     {"rmsnorm_grad add dw", ZR_OP_RMSNORM_GRAD, CHAIN, .attr = {33, 65}, .real = 1e-6,
      .accumulate = B(5)},
 
+    /* rows, heads, head_dim, ldy */
+    {"head_norm", ZR_OP_HEAD_NORM, ROWS, .attr = {12, 4, 16, 64}, .real = 1e-6},
+    {"head_norm ld", ZR_OP_HEAD_NORM, ROWS, .attr = {37, 3, 10, 55}, .real = 1e-5, .offset = B(2)},
+    {"head_norm one", ZR_OP_HEAD_NORM, ROWS, .attr = {1, 1, 3, 3}, .real = 1e-6},
+    {"head_norm_grad", ZR_OP_HEAD_NORM_GRAD, CHAIN, .attr = {12, 4, 16, 64}, .real = 1e-6},
+    {"head_norm_grad ld", ZR_OP_HEAD_NORM_GRAD, CHAIN, .attr = {37, 3, 10, 55}, .real = 1e-5,
+     .offset = B(3)},
+    {"head_norm_grad add", ZR_OP_HEAD_NORM_GRAD, CHAIN, .attr = {700, 2, 13, 40}, .real = 1e-6,
+     .accumulate = B(4) | B(5)},
+
     /* rows, seq, heads, head_dim, ldx, inverse */
     {"rope", ZR_OP_ROPE, POINTWISE, .attr = {12, 6, 4, 8, 32, 0}},
     {"rope inverse", ZR_OP_ROPE, POINTWISE, .attr = {12, 6, 4, 8, 32, 1}},
@@ -101,6 +111,12 @@ const kern_case_t kern_cases[] = {
     {"rope ld inverse", ZR_OP_ROPE, POINTWISE, .attr = {21, 7, 3, 10, 55, 1}, .offset = B(1)},
     {"rope wide", ZR_OP_ROPE, POINTWISE, .attr = {66, 33, 2, 64, 256, 0}},
     {"rope_table", ZR_OP_ROPE_TABLE, 2e-7, .attr = {0, 9, 0, 16, 0, 0}, .real = 10000},
+    /* stretched: factor 8, 1.5 and 4 waves, of 24 positions; factor 2.5 for all */
+    {"rope_table llama3", ZR_OP_ROPE_TABLE, 2e-7,
+     .attr = {0x4020000000000000, 61, 0x3ff8000000000000, 32, 0x4010000000000000, 24},
+     .real = 10000},
+    {"rope_table linear", ZR_OP_ROPE_TABLE, 2e-7, .attr = {0x4004000000000000, 33, 0, 10, 0, 0},
+     .real = 500},
     {"rope_table tails", ZR_OP_ROPE_TABLE, 2e-7, .attr = {0, 333, 0, 10, 0, 0}, .real = 500000},
 
     /* batch, seq, heads, kv_heads, head_dim; scale */

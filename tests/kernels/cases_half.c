@@ -108,6 +108,16 @@ const kern_case_t kern_half_cases[] = {
     {"rmsnorm_grad fp16 add", ZR_OP_RMSNORM_GRAD, CHAIN, .attr = {33, 65}, .real = 1e-6,
      .accumulate = B(5), F16(F16_ONCE)},
 
+    {"head_norm bf16", ZR_OP_HEAD_NORM, ROWS, .attr = {37, 3, 10, 55}, .real = 1e-5, .offset = B(2),
+     BF16(BF16_ONCE)},
+    {"head_norm fp16", ZR_OP_HEAD_NORM, ROWS, .attr = {12, 4, 16, 64}, .real = 1e-6, F16(F16_ONCE)},
+    {"head_norm_grad bf16", ZR_OP_HEAD_NORM_GRAD, CHAIN, .attr = {37, 3, 10, 55}, .real = 1e-5,
+     .offset = B(3), BF16(BF16_ONCE)},
+    {"head_norm_grad bf16 sum add", ZR_OP_HEAD_NORM_GRAD, CHAIN, .attr = {700, 2, 13, 40},
+     .real = 1e-6, .accumulate = B(4) | B(5), BF16(BF16_ONCE), SUM_BF16},
+    {"head_norm_grad fp16", ZR_OP_HEAD_NORM_GRAD, CHAIN, .attr = {12, 4, 16, 64}, .real = 1e-6,
+     F16(F16_ONCE)},
+
     {"rope bf16", ZR_OP_ROPE, 0, .attr = {12, 6, 4, 8, 32, 0}, BF16(BF16_ONCE)},
     {"rope bf16 ld inverse", ZR_OP_ROPE, 0, .attr = {21, 7, 3, 10, 55, 1}, .offset = B(1),
      BF16(BF16_ONCE)},

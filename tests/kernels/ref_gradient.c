@@ -29,6 +29,8 @@ static const kern_case_t rules[] = {
     {"layernorm large eps", ZR_OP_LAYERNORM, 0, .attr = {3, 7}, .real = 0.5},
     {"rmsnorm", ZR_OP_RMSNORM, 0, .attr = {5, 12}, .real = 1e-6},
     {"rmsnorm large eps", ZR_OP_RMSNORM, 0, .attr = {3, 7}, .real = 0.5},
+    {"head_norm", ZR_OP_HEAD_NORM, 0, .attr = {4, 3, 6, 23}, .real = 1e-6},
+    {"head_norm large eps", ZR_OP_HEAD_NORM, 0, .attr = {3, 2, 5, 10}, .real = 0.5},
     {"rope", ZR_OP_ROPE, 0, .attr = {8, 4, 3, 6, 18, 0}},
     {"rope ld inverse", ZR_OP_ROPE, 0, .attr = {8, 4, 2, 6, 31, 1}},
     {"attention", ZR_OP_ATTENTION, 0, .attr = {2, 5, 2, 2, 4}, .real = 0.5},
