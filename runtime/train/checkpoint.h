@@ -23,6 +23,9 @@ typedef struct {
   int64_t step, iteration; /* updates done; steps tried: the data cursor */
   int64_t skipped, skipped_in_row, tokens, digest_valid;
   uint64_t digest[2];
+  /* fp16: of the next step; a manifest without it gives 0 */
+  double loss_scale;
+  int64_t scale_chances, scale_last_skipped;
 } zr_checkpoint_counters_t;
 
 void zr_checkpoint_from_control(const zr_control_t *control, zr_checkpoint_counters_t *out);

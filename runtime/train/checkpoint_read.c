@@ -61,6 +61,7 @@ static zr_status_t check_manifest(zr_checkpoint_t *checkpoint, const char *path)
 
 static void take_counters(zr_checkpoint_t *checkpoint) {
   const json_t *root = checkpoint->manifest, *counters = json_object_get(root, "counters");
+  const json_t *scaler = json_object_get(root, "scaler");
   checkpoint->counters = (zr_checkpoint_counters_t){
       .step = number(root, "step"),
       .iteration = number(json_object_get(root, "data"), "iteration"),
@@ -68,7 +69,10 @@ static void take_counters(zr_checkpoint_t *checkpoint) {
       .skipped_in_row = number(counters, "skipped_in_row"),
       .tokens = number(counters, "tokens"),
       .digest_valid = number(counters, "digest_valid"),
-      .digest = {hex_number(counters, "digest_params"), hex_number(counters, "digest_states")}};
+      .digest = {hex_number(counters, "digest_params"), hex_number(counters, "digest_states")},
+      .loss_scale = json_number_value(json_object_get(scaler, "loss_scale")),
+      .scale_chances = number(scaler, "chances"),
+      .scale_last_skipped = number(scaler, "last_skipped")};
 }
 
 static zr_status_t read_manifest(zr_checkpoint_t *checkpoint) {

@@ -19,7 +19,10 @@ void zr_checkpoint_from_control(const zr_control_t *control, zr_checkpoint_count
                                     .skipped_in_row = control->skipped_in_row,
                                     .tokens = control->tokens,
                                     .digest_valid = control->param_digest_valid,
-                                    .digest = {control->last_digest[0], control->last_digest[1]}};
+                                    .digest = {control->last_digest[0], control->last_digest[1]},
+                                    .loss_scale = control->loss_scale,
+                                    .scale_chances = control->scale_chances,
+                                    .scale_last_skipped = control->scale_last_skipped};
 }
 
 void zr_checkpoint_to_control(const zr_checkpoint_counters_t *counters, zr_control_t *out_control) {
@@ -30,6 +33,9 @@ void zr_checkpoint_to_control(const zr_checkpoint_counters_t *counters, zr_contr
   out_control->tokens = counters->tokens;
   out_control->param_digest_valid = counters->digest_valid;
   memcpy(out_control->last_digest, counters->digest, sizeof counters->digest);
+  out_control->loss_scale = counters->loss_scale;
+  out_control->scale_chances = counters->scale_chances;
+  out_control->scale_last_skipped = counters->scale_last_skipped;
 }
 
 void zr_checkpoint_name(int64_t step, char out_name[ZR_CHECKPOINT_NAME_BYTES]) {
@@ -147,14 +153,18 @@ static json_t *files(const zr_checkpoint_manifest_t *manifest) {
 static zr_status_t manifest_text(const zr_checkpoint_manifest_t *manifest, char **out_text) {
   const zr_checkpoint_counters_t *c = &manifest->counters;
   json_t *root = json_pack(
-      "{s:s, s:i, s:I, s:{s:I, s:I}, s:{s:I, s:I, s:I, s:I, s:o, s:o}, s:s, s:s, s:o, s:o}",
+      "{s:s, s:i, s:I, s:{s:I, s:I}, s:{s:I, s:I, s:I, s:I, s:o, s:o}, s:{s:f, s:I, s:I}, s:s, "
+      "s:s, "
+      "s:o, s:o}",
       "format", "zerorun checkpoint", "version", 1, "step", (json_int_t)c->step, "data",
       "iteration", (json_int_t)c->iteration, "tokens", (json_int_t)manifest->data_tokens,
       "counters", "skipped", (json_int_t)c->skipped, "skipped_in_row",
       (json_int_t)c->skipped_in_row, "tokens", (json_int_t)c->tokens, "digest_valid",
       (json_int_t)c->digest_valid, "digest_params", hex(c->digest[0]), "digest_states",
-      hex(c->digest[1]), "kernels", manifest->kernels, "options", manifest->options, "model",
-      shapes(manifest->zero), "files", files(manifest));
+      hex(c->digest[1]), "scaler", "loss_scale", c->loss_scale, "chances",
+      (json_int_t)c->scale_chances, "last_skipped", (json_int_t)c->scale_last_skipped, "kernels",
+      manifest->kernels, "options", manifest->options, "model", shapes(manifest->zero), "files",
+      files(manifest));
   char *plain = root == NULL ? NULL : json_dumps(root, ZR_CHECKPOINT_CANONICAL);
   if (plain != NULL) {
     (void)json_object_set_new(root, "checksum", hex(XXH3_64bits(plain, strlen(plain))));

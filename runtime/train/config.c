@@ -243,6 +243,15 @@ void zr_config_needless(const zr_config_file_t *config, zr_config_needless_fn_t 
     }
   }
   const zr_config_t *v = &config->values;
+  static const char *const scale_keys[] = {"fp16.loss_scale",        "fp16.initial_scale_power",
+                                           "fp16.loss_scale_window", "fp16.hysteresis",
+                                           "fp16.min_loss_scale",    "fp16.consecutive_hysteresis"};
+  for (size_t i = 0; !v->fp16 && i < sizeof scale_keys / sizeof scale_keys[0]; ++i) {
+    int64_t row = zr_options_find(config->options, scale_keys[i]);
+    if (zr_options_source(config->options, (size_t)row) != ZR_OPTION_FROM_DEFAULT) {
+      fn(context, scale_keys[i], "fp16 is off");
+    }
+  }
   int64_t lr = zr_options_find(config->options, "optimizer.params.lr");
   if (v->schedule.lr != v->lr && zr_options_source(config->options, (size_t)lr) > 0) {
     fn(context, "optimizer.params.lr", "this scheduler takes warmup_max_lr, as in DeepSpeed");

@@ -12,6 +12,7 @@
 #define ZR_TRAIN_CONFIG_H
 
 #include "kernels/control.h"
+#include "runtime/base/dtype.h"
 #include "runtime/base/options.h"
 #include "runtime/model/model.h"
 
@@ -71,6 +72,12 @@ typedef struct {
   int64_t warmup_steps, total_steps;
   zr_schedule_params_t schedule; /* resolved */
   int bf16, fp16, grad_accum_dtype, comm_dtype;
+  double loss_scale, min_loss_scale; /* loss_scale 0: dynamic */
+  int64_t scale_power, scale_window, hysteresis;
+  int consecutive_hysteresis;
+  /* resolved; scaling is all zero without fp16 */
+  zr_dtype_t dtype, grad_dtype;
+  zr_loss_scale_params_t scaling;
   int stage, offload_optimizer, offload_param;
 } zr_config_t;
 
@@ -94,6 +101,8 @@ void zr_config_destroy(zr_config_file_t *config); /* NULL is fine */
 
 /* "key=value" of the command line. */
 zr_status_t zr_config_set(zr_config_file_t *config, const char *pair) ZR_MUST_CHECK;
+/* Numeric types and the loss scale; zr_config_check calls it. */
+zr_status_t zr_config_types(zr_config_file_t *config) ZR_MUST_CHECK;
 /* What needs no rank count and no data: refusals, "auto", the model's shape, the optimizer. */
 zr_status_t zr_config_check(zr_config_file_t *config) ZR_MUST_CHECK;
 /* train_batch_size = train_micro_batch_size_per_gpu x gradient_accumulation_steps x ranks: derives

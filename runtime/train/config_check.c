@@ -36,25 +36,6 @@ static zr_status_t refuse(const zr_config_file_t *config, const char *key, const
   return status == ZR_ERR_CONFIG ? ZR_ERR_UNSUPPORTED : status;
 }
 
-static zr_status_t refuse_types(const zr_config_file_t *config) {
-  const zr_config_t *v = &config->values;
-  if (v->bf16 == 1) return refuse(config, "bf16.enabled", "true", "leave it out to train in fp32");
-  if (v->fp16 == 1) return refuse(config, "fp16.enabled", "true", "leave it out to train in fp32");
-  if (v->grad_accum_dtype != 0) {
-    return refuse(config, "data_types.grad_accum_dtype", v->grad_accum_dtype == 1 ? "bf16" : "fp16",
-                  "the only type now is fp32");
-  }
-  if (v->comm_dtype != v->grad_accum_dtype) {
-    return zr_options_complain(config->options, "communication_data_type",
-                               "must be data_types.grad_accum_dtype (fp32); leave it out");
-  }
-  if (v->state_dtype != 0) {
-    return refuse(config, "optimizer.state_dtype", v->state_dtype == 1 ? "bf16" : "fp16",
-                  "the only type now is fp32");
-  }
-  return ZR_OK;
-}
-
 static zr_status_t refuse_homes(zr_config_file_t *config) {
   static const char *const names[] = {"none", "cpu", "nvme"};
   static const char *const keys[] = {"zero_optimization.offload_optimizer.device",
@@ -72,12 +53,17 @@ static zr_status_t refuse_homes(zr_config_file_t *config) {
 
 static zr_status_t refuse_rest(zr_config_file_t *config) {
   const zr_config_t *v = &config->values;
+  static const char *const dtypes[] = {"fp32", "bf16", "fp16"};
   static const char *const later_optimizers[] = {"SGD", "Lion", "Adagrad"};
   static const char *const later_schedulers[] = {"OneCycle", "LRRangeTest", "WSD"};
   if (v->model_path) return refuse(config, "model.path", v->model_path, "give model.* or a preset");
   if (v->optimizer > ZR_OPTIMIZER_ADAM) {
     return refuse(config, "optimizer.type", later_optimizers[v->optimizer - ZR_OPTIMIZER_ADAM - 1],
                   "there are AdamW and Adam");
+  }
+  if (v->state_dtype != 0) {
+    return refuse(config, "optimizer.state_dtype", dtypes[v->state_dtype],
+                  "the only type now is fp32");
   }
   if (v->scheduler > ZR_SCHEDULER_LINEAR) {
     return refuse(config, "scheduler.type",
@@ -315,8 +301,6 @@ static zr_status_t resolve_run(zr_config_file_t *config) {
   if (!is_given(config, "run.dir")) ZR_TRY(put(config, "run.dir", v->run_dir));
   if (v->data_seed == ZR_OPTION_AUTO_INT) ZR_TRY(put_int(config, "data.seed", v->seed));
   if (v->stage == ZR_CHOICE_AUTO_STAGE) ZR_TRY(put(config, "zero_optimization.stage", "3"));
-  if (v->bf16 < 0) ZR_TRY(put(config, "bf16.enabled", "false"));
-  if (v->fp16 < 0) ZR_TRY(put(config, "fp16.enabled", "false"));
   if (v->eval_every > 0 && v->data_eval.n_items == 0) {
     return zr_options_complain(config->options, "run.eval_every",
                                "needs data.eval: name files to evaluate on");
@@ -328,7 +312,7 @@ static zr_status_t resolve_run(zr_config_file_t *config) {
 }
 
 zr_status_t zr_config_check(zr_config_file_t *config) {
-  ZR_TRY(refuse_types(config));
+  ZR_TRY(zr_config_types(config));
   ZR_TRY(refuse_homes(config));
   ZR_TRY(refuse_rest(config));
   ZR_TRY(resolve_model(config));

@@ -6,6 +6,7 @@
 
 #define FIELD(name) .offset = offsetof(zr_config_t, name)
 #define SHAPE(name) .offset = offsetof(zr_config_t, shape.name)
+#define MOST_SCALE 0x1p64
 #define NUMERIC .kind = ZR_OPTION_NUMERIC
 #define SCHEDULE .kind = ZR_OPTION_SCHEDULE
 #define AT_LEAST(low) .min = (low), .max = (double)INFINITY
@@ -49,7 +50,7 @@ static const char no_offload[] = "nothing is offloaded yet, so there is nothing 
 static const char no_limit[] =
     "units are gathered and reduced one at a time; this limit is not applied yet";
 static const char always_so[] = "the compiled plan always does what is best here";
-static const char no_fp16[] = "fp16 is off";
+static const char fp32_masters[] = "masters and moments are fp32 here";
 static const char in_log[] = "log.jsonl, plan.txt and trace.json in run.dir have it";
 static const char no_effect[] = "it does not change training here";
 static const char no_dropout[] = "dropout is not built yet; set it to 0";
@@ -106,8 +107,8 @@ static const zr_option_t table[] = {
     REFUSED("model.scale_attn_by_inverse_layer_idx", ZR_OPTION_BOOL, "false", not_built,
      "scores scaled by layer"),
     NEEDLESS_ANY("model.reorder_and_upcast_attn", no_effect, "Hugging Face's"),
-    NEEDLESS_ANY("model.torch_dtype", no_effect, "Hugging Face's; weights are fp32 for now"),
-    NEEDLESS_ANY("model.dtype", no_effect, "Hugging Face's; weights are fp32 for now"),
+    NEEDLESS_ANY("model.torch_dtype", no_effect, "Hugging Face's; the types of a run are bf16.enabled, fp16.enabled"),
+    NEEDLESS_ANY("model.dtype", no_effect, "Hugging Face's; the types of a run are bf16.enabled, fp16.enabled"),
     NEEDLESS_ANY("model.transformers_version", no_effect, "Hugging Face's"),
     NEEDLESS_ANY("model._name_or_path", no_effect, "Hugging Face's"),
     NEEDLESS_ANY("model.use_cache", no_effect, "Hugging Face's"),
@@ -170,7 +171,9 @@ static const zr_option_t table[] = {
      .default_text = "auto",
      .help = "the progress line: one under the other, or in place; auto: in place on a terminal"},
     {.key = "run.max_skipped", .type = ZR_OPTION_INT, FIELD(max_skipped), AT_LEAST(1),
-     .default_text = "20", .help = "steps skipped in a row that end the run"},
+     .may_be_auto = true, .default_text = "auto",
+     .help = "steps skipped in a row that end the run; auto: 20, and with a dynamic loss scale as "
+     "many more as take it from its beginning to 1"},
     {.key = "run.watchdog_s", .type = ZR_OPTION_DOUBLE, FIELD(watchdog_s), AT_LEAST(0),
      .default_text = "600", .help = "seconds after which a late operation ends the run; 0: never"},
     {.key = "run.delay_us", .type = ZR_OPTION_INT, SCHEDULE, FIELD(delay_us), BETWEEN(0, 1e6),
@@ -301,20 +304,42 @@ static const zr_option_t table[] = {
 
     /* --- DeepSpeed: types ---------------------------------------------------------------- */
     {.key = "bf16.enabled", .alias = "bfloat16.enabled", .type = ZR_OPTION_BOOL, NUMERIC,
-     FIELD(bf16), .may_be_auto = true, .default_text = "false", .help = "not built yet; auto: off"},
+     FIELD(bf16), .may_be_auto = true, .default_text = "false",
+     .help = "parameters and activations in bf16, masters in fp32; auto: off"},
+    REFUSED("bf16.bf16_master_weights_and_grads", ZR_OPTION_BOOL, "false", fp32_masters,
+     "DeepSpeed's"),
+    REFUSED("bf16.bf16_optimizer_states", ZR_OPTION_BOOL, "false",
+     "see optimizer.state_dtype", "DeepSpeed's"),
+    NEEDLESS("bf16.check_grad_overflow", ZR_OPTION_BOOL, "it is always checked", "DeepSpeed's"),
+    NEEDLESS("bf16.immediate_grad_update", ZR_OPTION_BOOL, always_so, "DeepSpeed's"),
     {.key = "fp16.enabled", .type = ZR_OPTION_BOOL, NUMERIC, FIELD(fp16), .may_be_auto = true,
-     .default_text = "false", .help = "not built yet; auto: off"},
-    NEEDLESS("fp16.auto_cast", ZR_OPTION_BOOL, no_fp16, "DeepSpeed's"),
-    NEEDLESS("fp16.loss_scale", ZR_OPTION_DOUBLE, no_fp16, "0: dynamic"),
-    NEEDLESS("fp16.initial_scale_power", ZR_OPTION_INT, no_fp16, "first loss scale"),
-    NEEDLESS("fp16.loss_scale_window", ZR_OPTION_INT, no_fp16, "good steps before it doubles"),
-    NEEDLESS("fp16.hysteresis", ZR_OPTION_INT, no_fp16, "overflows before it halves"),
-    NEEDLESS("fp16.min_loss_scale", ZR_OPTION_DOUBLE, no_fp16, "least loss scale"),
-    NEEDLESS("fp16.consecutive_hysteresis", ZR_OPTION_BOOL, no_fp16, "DeepSpeed's"),
-    NEEDLESS("fp16.fp16_master_weights_and_grads", ZR_OPTION_BOOL, no_fp16, "DeepSpeed's"),
+     .default_text = "false",
+     .help = "parameters and activations in fp16, masters in fp32, the loss scaled; auto: off"},
+    {.key = "fp16.loss_scale", .type = ZR_OPTION_DOUBLE, NUMERIC, FIELD(loss_scale),
+     BETWEEN(0, MOST_SCALE), .may_be_auto = true, .default_text = "0",
+     .help = "0 or auto: dynamic; else it stays at this"},
+    {.key = "fp16.initial_scale_power", .type = ZR_OPTION_INT, NUMERIC, FIELD(scale_power),
+     BETWEEN(0, 64), .may_be_auto = true, .default_text = "16",
+     .help = "the dynamic scale begins at 2 to this power"},
+    {.key = "fp16.loss_scale_window", .type = ZR_OPTION_INT, NUMERIC, FIELD(scale_window),
+     AT_LEAST(1), .may_be_auto = true, .default_text = "1000",
+     .help = "good steps in a row before the scale doubles"},
+    {.key = "fp16.hysteresis", .type = ZR_OPTION_INT, NUMERIC, FIELD(hysteresis), AT_LEAST(1),
+     .may_be_auto = true, .default_text = "2",
+     .help = "the overflow, of those since the scale last doubled, that is the first to halve it"},
+    {.key = "fp16.consecutive_hysteresis", .type = ZR_OPTION_BOOL, NUMERIC,
+     FIELD(consecutive_hysteresis), .may_be_auto = true, .default_text = "false",
+     .help = "overflows count in a row: each good step makes the full hysteresis due again"},
+    {.key = "fp16.min_loss_scale", .type = ZR_OPTION_DOUBLE, NUMERIC, FIELD(min_loss_scale),
+     BETWEEN(0x1p-64, MOST_SCALE), .may_be_auto = true, .default_text = "1",
+     .help = "the least scale; an overflow there ends the run"},
+    NEEDLESS("fp16.auto_cast", ZR_OPTION_BOOL, "the input is tokens: there is nothing to cast",
+     "DeepSpeed's"),
+    REFUSED("fp16.fp16_master_weights_and_grads", ZR_OPTION_BOOL, "false", fp32_masters,
+     "DeepSpeed's"),
     {.key = "data_types.grad_accum_dtype", .type = ZR_OPTION_ENUM, NUMERIC, FIELD(grad_accum_dtype),
      .names = dtypes, .default_text = "fp32",
-     .help = "type of every partial sum of gradients: fp32 for now"},
+     .help = "type of every partial sum of gradients, on the wire too: fp32 or bf16"},
     {.key = "communication_data_type", .type = ZR_OPTION_ENUM, FIELD(comm_dtype), .names = dtypes,
      .default_text = "fp32", .help = "must be data_types.grad_accum_dtype"},
 

@@ -24,6 +24,15 @@ static zr_status_t name_bad_parameter(zr_loop_t *loop, const zr_step_record_t *r
 
 static zr_status_t check_record(zr_loop_t *loop, const zr_step_record_t *record) {
   if (record->n_bad_params > 0) ZR_TRY(name_bad_parameter(loop, record));
+  if (record->scale_at_min) {
+    return zr_job_agree(
+        loop->job,
+        zr_fail(ZR_ERR_NUMERIC,
+                "step %lld: the gradient is not finite at the least loss scale, %g "
+                "(fp16.min_loss_scale): it can not be halved; lower the learning rate, or train "
+                "in bf16",
+                (long long)record->step + 1, record->loss_scale));
+  }
   if (record->skipped_in_row < loop->v->max_skipped) return ZR_OK;
   /* Every rank knows the same record. */
   return zr_job_agree(

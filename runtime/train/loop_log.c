@@ -61,9 +61,11 @@ static void say_start(const zr_loop_t *loop) {
   zr_cost_account(plan, &account);
   zr_events_bytes(plan->arena_bytes[ZR_TIER_DEVICE], memory, sizeof memory);
   zr_events_bytes(account.sent_bytes, sent, sizeof sent);
-  zr_events_say(loop->events, "zerorun %s: %.2fM parameters, stage %d, %d rank%s x %d thread%s",
-                loop->options->version, (double)loop->zero->n_params / 1e6, o->stage, loop->n_ranks,
-                loop->n_ranks == 1 ? "" : "s", loop->n_workers, loop->n_workers == 1 ? "" : "s");
+  zr_events_say(loop->events,
+                "zerorun %s: %.2fM parameters in %s, stage %d, %d rank%s x %d thread%s",
+                loop->options->version, (double)loop->zero->n_params / 1e6,
+                zr_dtype_name(o->run.dtype), o->stage, loop->n_ranks, loop->n_ranks == 1 ? "" : "s",
+                loop->n_workers, loop->n_workers == 1 ? "" : "s");
   zr_events_say(loop->events,
                 "  batch %lld x %lld tokens, %lld micro-batch%s of %lld a rank; memory %s a rank; "
                 "sends %s a step",
@@ -81,6 +83,12 @@ static void say_start(const zr_loop_t *loop) {
   }
 }
 
+static json_t *types(const zr_loop_t *loop) {
+  const zr_zero_options_t *o = &loop->zero->options;
+  return json_pack("{s:s, s:s, s:s, s:s}", "parameters", zr_dtype_name(o->run.dtype), "masters",
+                   "fp32", "moments", "fp32", "gradients", zr_dtype_name(o->grad_dtype));
+}
+
 zr_status_t zr_loop_log_start(zr_loop_t *loop) {
   if (loop->events == NULL) return ZR_OK;
   char hash[17];
@@ -91,11 +99,11 @@ zr_status_t zr_loop_log_start(zr_loop_t *loop) {
   ZR_TRY(needless.status);
   return zr_events_put(
       loop->events,
-      json_pack("{s:s, s:s, s:I, s:o, s:s, s:I, s:I, s:I, s:o}", "event", "start", "version",
+      json_pack("{s:s, s:s, s:I, s:o, s:o, s:s, s:I, s:I, s:I, s:o}", "event", "start", "version",
                 loop->options->version, "time", (json_int_t)time(NULL), "machine", machine(loop),
-                "plan_hash", hash, "parameters", (json_int_t)loop->zero->n_params, "step",
-                (json_int_t)loop->start.step, "steps", (json_int_t)loop->v->steps, "configuration",
-                config_text(loop->options->config)));
+                "types", types(loop), "plan_hash", hash, "parameters",
+                (json_int_t)loop->zero->n_params, "step", (json_int_t)loop->start.step, "steps",
+                (json_int_t)loop->v->steps, "configuration", config_text(loop->options->config)));
 }
 
 /* --- step ------------------------------------------------------------------------------------ */
@@ -152,6 +160,9 @@ static zr_status_t put_step(zr_loop_t *loop, const zr_step_record_t *r, double s
       "exposed_s", exposed(stats, &loop->last_stats), "bound_s",
       zr_events_real(bound_s(stats, &loop->last_stats)), "mfu", "skipped", (json_int_t)r->skipped,
       "peak_bytes", peak_bytes(loop), "bytes", moved_bytes(loop));
+  if (loop->v->dtype == ZR_F16) {
+    (void)json_object_set_new(event, "loss_scale", zr_events_real(r->loss_scale));
+  }
   if (loop->v->digest != ZR_DIGEST_NONE) {
     (void)json_object_set_new(event, "digest_params", hex(r->digest_params));
   }
@@ -162,17 +173,24 @@ static zr_status_t put_step(zr_loop_t *loop, const zr_step_record_t *r, double s
 }
 
 static zr_status_t put_skip(zr_loop_t *loop, const zr_step_record_t *r) {
+  char scale[48] = "";
+  if (loop->v->dtype == ZR_F16) {
+    (void)snprintf(scale, sizeof scale, " at loss scale %g", r->loss_scale);
+  }
   zr_events_say(loop->events,
-                "step %lld skipped: the gradient is not finite (%lld in a row; run.max_skipped is "
-                "%lld)",
-                (long long)r->step + 1, (long long)r->skipped_in_row,
+                "step %lld skipped: the gradient is not finite%s (%lld in a row; run.max_skipped "
+                "is %lld)",
+                (long long)r->step + 1, scale, (long long)r->skipped_in_row,
                 (long long)loop->v->max_skipped);
-  return zr_events_put(
-      loop->events,
+  json_t *event =
       json_pack("{s:s, s:I, s:I, s:o, s:o, s:I, s:I}", "event", "skip", "step",
                 (json_int_t)r->step + 1, "iteration", (json_int_t)r->iteration, "loss",
                 zr_events_real(r->loss), "grad_norm", zr_events_real(r->grad_norm), "skipped",
-                (json_int_t)r->skipped, "in_row", (json_int_t)r->skipped_in_row));
+                (json_int_t)r->skipped, "in_row", (json_int_t)r->skipped_in_row);
+  if (loop->v->dtype == ZR_F16) {
+    (void)json_object_set_new(event, "loss_scale", zr_events_real(r->loss_scale));
+  }
+  return zr_events_put(loop->events, event);
 }
 
 zr_status_t zr_loop_log_step(zr_loop_t *loop, const zr_step_record_t *record) {

@@ -173,6 +173,17 @@ static void fill_control(const zr_loop_t *loop, zr_control_t *out_control) {
                                 .l2 = v->optimizer == ZR_OPTIMIZER_ADAM && !v->adam_w_mode};
 }
 
+/* A new run, or one whose checkpoint knows no scale, begins with the first one; an option that was
+ * fixed stays as it is configured. */
+static void fill_scale(const zr_loop_t *loop, zr_control_t *control) {
+  if (loop->v->dtype != ZR_F16) {
+    control->loss_scale = 0;
+    return;
+  }
+  control->scale_params = loop->v->scaling;
+  if (control->loss_scale <= 0 || !control->scale_params.dynamic) zr_control_scale_init(control);
+}
+
 static zr_status_t upload_facts(zr_loop_t *loop) {
   zr_control_t control;
   fill_control(loop, &control);
@@ -180,6 +191,7 @@ static zr_status_t upload_facts(zr_loop_t *loop) {
     ZR_TRY(zr_exec_upload(loop->exec, loop->zero->control_eval, 0, &control, sizeof control));
   }
   zr_checkpoint_to_control(&loop->start, &control);
+  fill_scale(loop, &control);
   ZR_TRY(zr_exec_upload(loop->exec, loop->zero->control, 0, &control, sizeof control));
   for (size_t unit = 0; unit < loop->zero->n_units; ++unit) {
     zr_kern_layout_t *layout = NULL;

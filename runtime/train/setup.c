@@ -70,8 +70,11 @@ void zr_setup_zero_options(const zr_config_file_t *config, const zr_setup_place_
   o->decay_matrices = v->decay == 1;
   o->eval = v->data_eval.n_items > 0;
   o->model = v->model;
-  o->run = (zr_model_run_t){
-      .micro_batch = v->micro_batch_size, .seq_len = v->seq_len, .logits_chunk = v->logits_chunk};
+  o->grad_dtype = v->grad_dtype;
+  o->run = (zr_model_run_t){.micro_batch = v->micro_batch_size,
+                            .seq_len = v->seq_len,
+                            .logits_chunk = v->logits_chunk,
+                            .dtype = v->dtype};
   o->kern_ops = place->kern_ops;
   o->kern = place->kern;
   o->n_workers = place->n_workers;

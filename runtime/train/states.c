@@ -3,6 +3,15 @@
 #include <math.h>
 #include <string.h>
 
+#include "runtime/base/half.h"
+
+/* Values in their window's floats, and beside them the 16-bit halves as buffers hold them. */
+typedef struct {
+  float *value;
+  uint16_t *high;
+  int16_t *low;
+} window_t;
+
 /* Elements [begin, end) of a unit's flat that are somewhere on this rank: element begin is the
  * first of the buffer if the state is sharded. */
 typedef struct {
@@ -11,6 +20,9 @@ typedef struct {
   int32_t buffer;
   int64_t begin, end;
   int64_t held_from; /* flat element at the buffer's start */
+  /* 16-bit parameters: what this rank has of the rest of their masters. */
+  zr_dtype_t dtype;
+  int64_t low_begin, low_end;
 } span_t;
 
 const char *zr_state_suffix(int kind) {
@@ -38,6 +50,11 @@ static span_t span_of(const zr_states_t *states, size_t unit_index, int kind, bo
     span.begin = shard_begin;
     span.end = shard_begin + unit->shard_elems;
   }
+  zr_dtype_t dtype = states->zero->options.run.dtype;
+  bool is_half = kind == ZR_STATE_PARAM && (dtype == ZR_BF16 || dtype == ZR_F16);
+  span.dtype = is_half ? dtype : ZR_F32;
+  span.low_begin = unit->optimizer_sharded ? shard_begin : 0;
+  span.low_end = span.low_begin + (unit->optimizer_sharded ? unit->shard_elems : unit->flat_elems);
   return span;
 }
 
@@ -59,43 +76,108 @@ static zr_status_t visit(const zr_states_t *states, const span_t *span, int64_t 
   return ZR_OK;
 }
 
+/* --- windows --------------------------------------------------------------------------------- */
+
+/* Elements [begin, end) lie within what the rank has of the masters: shares always do. */
+static zr_status_t get_masters(const zr_states_t *states, const span_t *span, int64_t begin,
+                               int64_t end, window_t *window) {
+  int64_t elems = end - begin, at = begin - span->low_begin;
+  int32_t low = span->unit->low;
+  if (span->dtype == ZR_F16) {
+    return states->get(states->context, low, at * 4, window->value, elems * 4);
+  }
+  ZR_TRY(states->get(states->context, span->buffer, (begin - span->held_from) * 2, window->high,
+                     elems * 2));
+  ZR_TRY(states->get(states->context, low, at * 2, window->low, elems * 2));
+  for (int64_t i = 0; i < elems; ++i) {
+    window->value[i] = zr_master_join(window->high[i], window->low[i]);
+  }
+  return ZR_OK;
+}
+
+/* Parameters everywhere, the rest of the masters where it is this rank's. */
+static zr_status_t put_masters(const zr_states_t *states, const span_t *span, int64_t begin,
+                               int64_t end, const window_t *window) {
+  bool is_bf16 = span->dtype == ZR_BF16;
+  for (int64_t i = 0; i < end - begin; ++i) {
+    if (is_bf16) {
+      zr_master_split(window->value[i], &window->high[i], &window->low[i]);
+    } else {
+      window->high[i] = zr_f16_from_f32(window->value[i]);
+    }
+  }
+  ZR_TRY(states->put(states->context, span->buffer, (begin - span->held_from) * 2, window->high,
+                     (end - begin) * 2));
+  int64_t from = max_i64(begin, span->low_begin), to = min_i64(end, span->low_end);
+  if (from >= to) return ZR_OK;
+  int64_t bytes = is_bf16 ? 2 : 4;
+  const void *data = window->value + (from - begin);
+  if (is_bf16) data = window->low + (from - begin);
+  return states->put(states->context, span->unit->low, (from - span->low_begin) * bytes, data,
+                     (to - from) * bytes);
+}
+
 static zr_status_t get_window(const zr_states_t *states, const span_t *span, int64_t begin,
-                              int64_t end, float *window) {
-  return states->get(states->context, span->buffer, (begin - span->held_from) * 4, window,
+                              int64_t end, window_t *window) {
+  if (span->dtype != ZR_F32) return get_masters(states, span, begin, end, window);
+  return states->get(states->context, span->buffer, (begin - span->held_from) * 4, window->value,
                      (end - begin) * 4);
 }
 
-static zr_status_t read_span(const zr_states_t *states, const span_t *span, float *window,
+static zr_status_t put_window(const zr_states_t *states, const span_t *span, int64_t begin,
+                              int64_t end, const window_t *window) {
+  if (span->dtype != ZR_F32) return put_masters(states, span, begin, end, window);
+  return states->put(states->context, span->buffer, (begin - span->held_from) * 4, window->value,
+                     (end - begin) * 4);
+}
+
+static zr_status_t read_span(const zr_states_t *states, const span_t *span, window_t *window,
                              zr_piece_fn_t fn, void *context) {
   for (int64_t begin = span->begin; begin < span->end; begin += ZR_STATES_WINDOW_ELEMS) {
     int64_t end = min_i64(begin + ZR_STATES_WINDOW_ELEMS, span->end);
     ZR_TRY(get_window(states, span, begin, end, window));
-    ZR_TRY(visit(states, span, begin, end, window, fn, context));
+    ZR_TRY(visit(states, span, begin, end, window->value, fn, context));
   }
   return ZR_OK;
 }
 
-static zr_status_t fill_span(const zr_states_t *states, const span_t *span, float *window,
+static zr_status_t fill_span(const zr_states_t *states, const span_t *span, window_t *window,
                              zr_piece_fn_t fn, void *context) {
   for (int64_t begin = span->begin; begin < span->end; begin += ZR_STATES_WINDOW_ELEMS) {
     int64_t end = min_i64(begin + ZR_STATES_WINDOW_ELEMS, span->end);
-    memset(window, 0, (size_t)(end - begin) * sizeof *window);
-    ZR_TRY(visit(states, span, begin, end, window, fn, context));
-    ZR_TRY(states->put(states->context, span->buffer, (begin - span->held_from) * 4, window,
-                       (end - begin) * 4));
+    memset(window->value, 0, (size_t)(end - begin) * sizeof *window->value);
+    ZR_TRY(visit(states, span, begin, end, window->value, fn, context));
+    ZR_TRY(put_window(states, span, begin, end, window));
   }
   return ZR_OK;
 }
 
+static void free_window(const zr_states_t *states, window_t *window) {
+  zr_alloc_free(states->alloc, window->value);
+  zr_alloc_free(states->alloc, window->high);
+  zr_alloc_free(states->alloc, window->low);
+}
+
 /* No window is larger than the largest span. */
-static zr_status_t make_window(const zr_states_t *states, float **out_window) {
+static zr_status_t make_window(const zr_states_t *states, window_t *out_window) {
+  *out_window = (window_t){0};
   int64_t most = 1;
   for (size_t u = 0; u < states->zero->n_units; ++u) {
     most = max_i64(most, states->zero->unit[u].flat_elems);
   }
-  most = min_i64(most, ZR_STATES_WINDOW_ELEMS);
-  return zr_alloc_get(states->alloc, (size_t)most, sizeof(float), out_window);
+  size_t elems = (size_t)min_i64(most, ZR_STATES_WINDOW_ELEMS);
+  zr_status_t status = zr_alloc_get(states->alloc, elems, sizeof(float), &out_window->value);
+  if (status == ZR_OK) {
+    status = zr_alloc_get(states->alloc, elems, sizeof(uint16_t), &out_window->high);
+  }
+  if (status == ZR_OK) {
+    status = zr_alloc_get(states->alloc, elems, sizeof(int16_t), &out_window->low);
+  }
+  if (status != ZR_OK) free_window(states, out_window);
+  return status;
 }
+
+/* --- shares and fills ------------------------------------------------------------------------ */
 
 zr_status_t zr_states_list_share(const zr_states_t *states, zr_piece_fn_t fn, void *context) {
   for (size_t u = 0; u < states->zero->n_units; ++u) {
@@ -108,28 +190,28 @@ zr_status_t zr_states_list_share(const zr_states_t *states, zr_piece_fn_t fn, vo
 }
 
 zr_status_t zr_states_read_share(const zr_states_t *states, zr_piece_fn_t fn, void *context) {
-  float *window = NULL;
+  window_t window;
   ZR_TRY(make_window(states, &window));
   zr_status_t status = ZR_OK;
   for (size_t u = 0; status == ZR_OK && u < states->zero->n_units; ++u) {
     for (int kind = 0; status == ZR_OK && kind < ZR_N_STATE_KINDS; ++kind) {
       span_t span = span_of(states, u, kind, true);
-      status = read_span(states, &span, window, fn, context);
+      status = read_span(states, &span, &window, fn, context);
     }
   }
-  zr_alloc_free(states->alloc, window);
+  free_window(states, &window);
   return status;
 }
 
 zr_status_t zr_states_fill(const zr_states_t *states, int kind, zr_piece_fn_t fn, void *context) {
-  float *window = NULL;
+  window_t window;
   ZR_TRY(make_window(states, &window));
   zr_status_t status = ZR_OK;
   for (size_t u = 0; status == ZR_OK && u < states->zero->n_units; ++u) {
     span_t span = span_of(states, u, kind, false);
-    status = fill_span(states, &span, window, fn, context);
+    status = fill_span(states, &span, &window, fn, context);
   }
-  zr_alloc_free(states->alloc, window);
+  free_window(states, &window);
   return status;
 }
 
@@ -173,17 +255,30 @@ zr_status_t zr_states_initialise(const zr_states_t *states, uint64_t seed) {
 
 /* --- looking for what is not a number -------------------------------------------------------- */
 
+/* A master may be a number of fp32 that its 16-bit parameter can not hold. */
+static float as_parameter(zr_dtype_t dtype, float master) {
+  uint16_t high;
+  int16_t low;
+  if (dtype == ZR_F16) return zr_f16_to_f32(zr_f16_from_f32(master));
+  if (dtype != ZR_BF16) return master;
+  zr_master_split(master, &high, &low);
+  return zr_bf16_to_f32(high);
+}
+
 static zr_status_t check_piece(void *context, const zr_piece_t *piece, float *data) {
-  (void)context;
+  const zr_states_t *states = context;
   if (piece->kind != ZR_STATE_PARAM) return ZR_OK;
+  zr_dtype_t dtype = states->zero->options.run.dtype;
   for (int64_t i = 0; i < piece->end - piece->begin; ++i) {
-    if (isfinite(data[i])) continue;
-    return zr_fail(ZR_ERR_NUMERIC, "parameter %s, element %lld, became %s", piece->tensor->name,
-                   (long long)(piece->begin + i), isnan(data[i]) ? "NaN" : "infinite");
+    if (isfinite(as_parameter(dtype, data[i]))) continue;
+    const char *what = isnan(data[i]) ? "NaN" : isinf(data[i]) ? "infinite" : "too large for ";
+    return zr_fail(ZR_ERR_NUMERIC, "parameter %s, element %lld, became %s%s", piece->tensor->name,
+                   (long long)(piece->begin + i), what,
+                   isfinite(data[i]) ? zr_dtype_name(dtype) : "");
   }
   return ZR_OK;
 }
 
 zr_status_t zr_states_check_finite(const zr_states_t *states) {
-  return zr_states_read_share(states, check_piece, NULL);
+  return zr_states_read_share(states, check_piece, (void *)(uintptr_t)states);
 }

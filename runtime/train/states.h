@@ -4,7 +4,11 @@
  * A flat holds several tensors with padding between them, and a rank may hold the whole flat or its
  * shard only. Here a *piece* is a run of elements of one tensor's state; pieces are visited unit by
  * unit, state by state, tensor by tensor, in bounded windows, so staging never exceeds
- * ZR_STATES_WINDOW_ELEMS floats. */
+ * ZR_STATES_WINDOW_ELEMS floats.
+ *
+ * Parameters are seen as their exact fp32 masters, whatever type the device keeps them in. Of
+ * 16-bit ones a rank holds the parameters of its flat or shard, and the rest of the masters
+ * (zr_zero_unit_t.low) of what it updates: filling writes both, a share reads both. */
 #ifndef ZR_TRAIN_STATES_H
 #define ZR_TRAIN_STATES_H
 
@@ -61,8 +65,8 @@ zr_status_t zr_states_fill(const zr_states_t *states, int kind, zr_piece_fn_t fn
                            void *context) ZR_MUST_CHECK;
 /* Parameters from (seed, tensor name, index). */
 zr_status_t zr_states_initialise(const zr_states_t *states, uint64_t seed) ZR_MUST_CHECK;
-/* Names the first non-finite parameter among those this rank holds: ZR_ERR_NUMERIC; ZR_OK if there
- * is none. */
+/* Names the first parameter of this rank's share that is not finite, or not in its 16-bit type:
+ * ZR_ERR_NUMERIC; ZR_OK if there is none. */
 zr_status_t zr_states_check_finite(const zr_states_t *states) ZR_MUST_CHECK;
 
 #endif

@@ -91,7 +91,8 @@ bad_input() {
   bad 2 "must be an integer of at least 1, not '0'" --set run.steps=0 base.yaml
   bad 2 "'train_batch_size' = 7 is not" --set train_batch_size=7 base.yaml
   bad 2 "leave one of the three out" --set gradient_accumulation_steps=9 base.yaml
-  bad 2 "'bf16.enabled' = true is not built yet" --set bf16.enabled=true base.yaml
+  bad 2 "'fp16.enabled' = true and 'bf16.enabled' = true (--set) exclude each other" \
+    --set bf16.enabled=true --set fp16.enabled=true base.yaml
   bad 2 "plan.group: 2^7 does not divide" --set plan.group=7 base.yaml
   bad 3 "can not open gone.txt: No such file" --set data.train=gone.txt base.yaml
   bad 3 "no file matches gone*.txt" --set 'data.train=gone*.txt' base.yaml
@@ -108,6 +109,9 @@ bad_input() {
   bad 5 "can not make the folder /proc/zerorun" --set run.dir=/proc/zerorun base.yaml
   bad 7 "run.max_skipped" --set run.dir=runs/nan --set run.max_skipped=3 \
     --set optimizer.params.lr=1e30 --set gradient_clipping=0 --set scheduler.type=Constant base.yaml
+  bad 7 "not finite at the least loss scale, 65536" --set run.dir=runs/scale --set fp16.enabled=true \
+    --set fp16.min_loss_scale=65536 --set optimizer.params.lr=1e4 --set gradient_clipping=0 \
+    --set scheduler.type=Constant base.yaml
   bad 7 "became NaN; lower the learning rate" --set run.dir=runs/bad-parameter \
     --set optimizer.params.lr=1e38 --set gradient_clipping=0 --set scheduler.type=Constant base.yaml
 }

@@ -48,10 +48,29 @@ static const bad_t bad[] = {
     {"optimizer: {params: {betas: [0.9, 1.5]}}\n", 1,
      "cfg.yaml:6:22: 'optimizer.params.betas' must be two numbers from 0 to below 1, like [0.9, "
      "0.999], not '1.5'"},
-    {"bf16: {enabled: true}\n", 1,
-     "cfg.yaml:6:8: 'bf16.enabled' = true is not built yet; leave it out to train in fp32"},
-    {"fp16: {enabled: \"true\"}\n", 1,
-     "cfg.yaml:6:8: 'fp16.enabled' = true is not built yet; leave it out to train in fp32"},
+    {"bf16: {enabled: true}\nfp16: {enabled: \"true\"}\n", 1,
+     "cfg.yaml:7:8: 'fp16.enabled' = true and 'bf16.enabled' = true (cfg.yaml:6:8) exclude each "
+     "other; keep one"},
+    {"data_types: {grad_accum_dtype: fp16}\n", 1,
+     "cfg.yaml:6:14: 'data_types.grad_accum_dtype' must be fp32 or bf16: sums of gradients leave "
+     "the range of fp16"},
+    {"bf16: {enabled: true}\ncommunication_data_type: bf16\n", 1,
+     "cfg.yaml:7:1: 'communication_data_type' = bf16 must be data_types.grad_accum_dtype = fp32; "
+     "leave it out"},
+    {"fp16: {enabled: true, loss_scale: -1}\n", 1,
+     "cfg.yaml:6:23: 'fp16.loss_scale' must be a number from 0 to 1.84467440737096e+19, or auto, "
+     "not '-1'"},
+    {"fp16: {enabled: true, loss_scale: nan}\n", 1,
+     "cfg.yaml:6:23: 'fp16.loss_scale' must be a number from 0 to 1.84467440737096e+19, or auto, "
+     "not 'nan'"},
+    {"fp16: {enabled: true, loss_scale_window: 0}\n", 1,
+     "cfg.yaml:6:23: 'fp16.loss_scale_window' must be an integer of at least 1, or auto, not '0'"},
+    {"fp16: {initial_scale_power: 2, min_loss_scale: 8, enabled: true}\n", 1,
+     "cfg.yaml:6:32: 'fp16.min_loss_scale' = 8 is more than the scale begins with, 2^2; lower it "
+     "or raise fp16.initial_scale_power"},
+    {"fp16: {fp16_master_weights_and_grads: true}\n", 1,
+     "cfg.yaml:6:8: 'fp16.fp16_master_weights_and_grads: true' is not possible: masters and "
+     "moments are fp32 here"},
     {"zero_optimization: {offload_optimizer: {device: cpu}}\n", 1,
      "cfg.yaml:6:41: 'zero_optimization.offload_optimizer.device' = cpu is not built yet; the only "
      "place for states now is none"},
@@ -310,9 +329,12 @@ static char *print(const zr_config_file_t *config) {
 static void printed_configuration_reads_back(void **state) {
   (void)state;
   static const char *const more[] = {
-      "", "scheduler: {type: WarmupCosineLR, params: {warmup_num_steps: 3}}\n",
+      "",
+      "scheduler: {type: WarmupCosineLR, params: {warmup_num_steps: 3}}\n",
       "optimizer: {type: Adam, params: {lr: 1.7e-3, betas: [0.8, 0.95]}}\nbackend: {comm: self}\n",
-      "zero_optimization: {stage: auto}\nmemory: {device: 80%, host: 1GiB}\n"};
+      "zero_optimization: {stage: auto}\nmemory: {device: 80%, host: 1GiB}\n",
+      "fp16: {enabled: true, loss_scale: auto, hysteresis: 4}\n",
+      "bf16: {enabled: true}\ndata_types: {grad_accum_dtype: bf16}\n"};
   for (size_t i = 0; i < sizeof more / sizeof more[0]; ++i) {
     zr_config_file_t *config = resolve_base(more[i], "run.seed=99", 2), *again = NULL;
     char *first = print(config), *numeric[2];
@@ -349,6 +371,79 @@ static void schedule_options_are_not_numeric(void **state) {
   zr_config_destroy(two);
 }
 
+typedef struct {
+  const char *text;
+  zr_dtype_t dtype, grad_dtype;
+  zr_loss_scale_params_t scaling;
+  int64_t max_skipped;
+} types_t;
+
+static void types_are_resolved(void **state) {
+  (void)state;
+  static const types_t cases[] = {
+      {"", ZR_F32, ZR_F32, {0}, 20},
+      {"fp16: {enabled: auto}\nbf16: {enabled: auto}\n", ZR_F32, ZR_F32, {0}, 20},
+      {"bf16: {enabled: true}\nfp16: {hysteresis: 9}\n", ZR_BF16, ZR_F32, {0}, 20},
+      {"bfloat16: {enabled: true}\ndata_types: {grad_accum_dtype: bf16}\n",
+       ZR_BF16,
+       ZR_BF16,
+       {0},
+       20},
+      {"fp16: {enabled: true}\n", ZR_F16, ZR_F32, {1, 65536, 1, 1000, 2, 0}, 38},
+      {"fp16: {enabled: true, loss_scale: 0, initial_scale_power: 20, loss_scale_window: 7, "
+       "hysteresis: 3, min_loss_scale: 4, consecutive_hysteresis: true, auto_cast: false}\n",
+       ZR_F16,
+       ZR_F32,
+       {1, 1048576, 4, 7, 3, 1},
+       43},
+      {"fp16: {enabled: true, loss_scale: 128, initial_scale_power: auto}\n"
+       "communication_data_type: fp32\n",
+       ZR_F16,
+       ZR_F32,
+       {0, 128, 1, 1000, 2, 0},
+       20},
+  };
+  for (size_t i = 0; i < sizeof cases / sizeof cases[0]; ++i) {
+    zr_config_file_t *config = resolve_base(cases[i].text, NULL, 1);
+    const zr_config_t *v = &config->values;
+    const zr_loss_scale_params_t *want = &cases[i].scaling;
+    assert_int_equal(v->dtype, cases[i].dtype);
+    assert_int_equal(v->grad_dtype, cases[i].grad_dtype);
+    assert_int_equal(v->scaling.dynamic, want->dynamic);
+    assert_true(v->scaling.initial == want->initial && v->scaling.min == want->min);
+    assert_int_equal(v->scaling.window, want->window);
+    assert_int_equal(v->scaling.hysteresis, want->hysteresis);
+    assert_int_equal(v->scaling.consecutive_hysteresis, want->consecutive_hysteresis);
+    assert_int_equal(v->max_skipped, cases[i].max_skipped);
+    zr_config_destroy(config);
+  }
+}
+
+/* Other types are other numbers; options of the loss scale are none where there is no fp16. */
+static void types_are_numeric(void **state) {
+  (void)state;
+  static const char *const more[] = {"",
+                                     "fp16: {hysteresis: 5, loss_scale: 8}\n",
+                                     "bf16: {enabled: true}\n",
+                                     "fp16: {enabled: true}\n",
+                                     "fp16: {enabled: true, hysteresis: 5}\n",
+                                     "data_types: {grad_accum_dtype: bf16}\n"};
+  enum { N = sizeof more / sizeof more[0] };
+  char *text[N];
+  for (int i = 0; i < N; ++i) {
+    zr_config_file_t *config = resolve_base(more[i], NULL, 1);
+    assert_int_equal(zr_config_numeric_text(config, &text[i]), ZR_OK);
+    char needless[512] = "";
+    zr_config_needless(config, collect, needless);
+    assert_string_equal(needless, i == 1 ? "fp16.loss_scale fp16.hysteresis " : "");
+    zr_config_destroy(config);
+    for (int k = 0; k < i; ++k) {
+      assert_int_equal(strcmp(text[i], text[k]) == 0, i == 1 && k == 0);
+    }
+  }
+  for (int i = 0; i < N; ++i) zr_alloc_free(zr_alloc_default(), text[i]);
+}
+
 static void nothing_is_left_when_memory_fails(void **state) {
   (void)state;
   zr_alloc_t alloc;
@@ -374,6 +469,8 @@ int main(void) {
       cmocka_unit_test(needless_options_are_named),
       cmocka_unit_test(printed_configuration_reads_back),
       cmocka_unit_test(schedule_options_are_not_numeric),
+      cmocka_unit_test(types_are_resolved),
+      cmocka_unit_test(types_are_numeric),
       cmocka_unit_test(nothing_is_left_when_memory_fails),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
