@@ -1,10 +1,12 @@
 /* Matrix products of the cpu backend at sizes where blocking, packing and piece edges matter: the
- * library and the row kernels agree, and bits do not depend on threads, addresses or neighbours. */
+ * library and the row kernels agree, in all element types, and bits do not depend on threads,
+ * addresses or neighbours. */
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "kernels/cpu/gemm.h"
+#include "runtime/base/half.h"
 #include "runtime/base/rng.h"
 #include "tests/kernels/check.h"
 
@@ -64,6 +66,29 @@ static void free_memory(memory_t *m) {
   free(m->scratch);
 }
 
+/* n floats become elements of the type, in place and from the start; and back. */
+static void narrow(zr_cpu_type_t type, float *x, int64_t n) {
+  for (int64_t i = 0; i < n; i++) {
+    uint16_t half = type == ZR_CPU_BF16 ? zr_bf16_from_f32(x[i]) : zr_f16_from_f32(x[i]);
+    if (type != ZR_CPU_F32) memcpy((char *)x + 2 * i, &half, sizeof half);
+  }
+}
+
+static void widen(zr_cpu_type_t type, float *x, int64_t n) {
+  for (int64_t i = n - 1; i >= 0 && type != ZR_CPU_F32; i--) {
+    uint16_t half;
+    memcpy(&half, (char *)x + 2 * i, sizeof half);
+    x[i] = type == ZR_CPU_BF16 ? zr_bf16_to_f32(half) : zr_f16_to_f32(half);
+  }
+}
+
+static void narrow_all(const zr_cpu_gemm_shape_t *s, memory_t *m, int64_t shift) {
+  narrow(s->ab, m->a + shift, m->n_a);
+  narrow(s->ab, m->b + shift, m->n_b);
+  narrow(s->ab, m->bias + shift, s->n);
+  narrow(s->c, m->c + shift, m->n_c + GUARD);
+}
+
 typedef struct {
   const zr_cpu_rows_set_t *rows;
   zr_cpu_library_t *library;
@@ -76,6 +101,7 @@ static float *multiply(const zr_cpu_gemm_shape_t *s, how_t how) {
   zr_pool_t *pool = NULL;
   zr_cpu_gemm_t *gemm = NULL;
   memory_t m = memory_of(s, how.n_threads, how.shift);
+  narrow_all(s, &m, how.shift);
   assert_int_equal(zr_pool_create(NULL, how.n_threads, &pool), ZR_OK);
   assert_int_equal(
       zr_cpu_gemm_create(NULL, how.library, how.rows, s, how.accumulate, how.n_threads, &gemm),
@@ -90,6 +116,7 @@ static float *multiply(const zr_cpu_gemm_shape_t *s, how_t how) {
   assert_int_equal(zr_cpu_gemm_run(pool, &call), ZR_OK);
   float *c = malloc((size_t)(m.n_c + GUARD) * sizeof(float));
   memcpy(c, m.c + how.shift, (size_t)(m.n_c + GUARD) * sizeof(float));
+  widen(s->c, c, m.n_c + GUARD);
   zr_cpu_gemm_destroy(gemm);
   zr_pool_destroy(pool);
   free_memory(&m);
@@ -99,13 +126,21 @@ static float *multiply(const zr_cpu_gemm_shape_t *s, how_t how) {
 /* c (+)= a b + bias in double; the guard and the gaps of rows as they were. */
 static float *expected(const zr_cpu_gemm_shape_t *s, how_t how) {
   memory_t m = memory_of(s, 1, 0);
+  narrow_all(s, &m, 0);
+  widen(s->ab, m.a, m.n_a);
+  widen(s->ab, m.b, m.n_b);
+  widen(s->ab, m.bias, s->n);
+  widen(s->c, m.c, m.n_c + GUARD);
   for (int64_t i = 0; i < s->m; i++) {
     for (int64_t j = 0; j < s->n; j++) {
       double sum = 0;
       for (int64_t k = 0; k < s->k; k++)
         sum += (double)m.a[i * s->a_row + k * s->a_col] * (double)m.b[k * s->b_row + j * s->b_col];
       float *c = &m.c[i * s->ldc + j];
-      *c = how.accumulate ? *c + (float)sum : (float)sum;
+      float value = (float)sum;
+      narrow(s->c, &value, how.accumulate);
+      widen(s->c, &value, how.accumulate);
+      *c = how.accumulate ? *c + value : value;
       if (how.bias) *c += m.bias[j];
     }
   }
@@ -122,9 +157,14 @@ static int64_t n_elems(const zr_cpu_gemm_shape_t *s) {
 static void check_near(const product_t *p, how_t how) {
   float *c = multiply(&p->shape, how), *e = expected(&p->shape, how);
   for (int64_t i = 0; i < n_elems(&p->shape); i++) {
+    static const double last_place[] = {0, 0x1p-8, 0x1p-11};
     double bound = 4e-6 * (sqrt((double)p->shape.k) + 2);
+    /* accumulating rounds twice, and first a value that may be larger by what c was */
+    bound += last_place[p->shape.c] * (1 + how.accumulate) * (fabs((double)e[i]) + how.accumulate);
     if (!(fabs((double)c[i] - (double)e[i]) <= bound))
-      fail_msg("%s: element %lld is %g, not %g", p->name, (long long)i, (double)c[i], (double)e[i]);
+      fail_msg("%s (types %d, %d; accumulate %d, bias %d): element %lld is %g, not %g", p->name,
+               (int)p->shape.ab, (int)p->shape.c, how.accumulate, how.bias, (long long)i,
+               (double)c[i], (double)e[i]);
   }
   free(c);
   free(e);
@@ -139,6 +179,13 @@ static void check_same(const product_t *p, how_t how, how_t other) {
   free(o);
 }
 
+/* Of A and B, and of C. */
+static const zr_cpu_type_t types[][2] = {{ZR_CPU_F32, ZR_CPU_F32},
+                                         {ZR_CPU_BF16, ZR_CPU_BF16},
+                                         {ZR_CPU_BF16, ZR_CPU_F32},
+                                         {ZR_CPU_F16, ZR_CPU_F16}};
+enum { N_TYPES = sizeof types / sizeof types[0] };
+
 static void check_all(how_t how) {
   for (int i = 0; i < N_PRODUCTS; i++) {
     for (int variant = 0; variant < 3; variant++) {
@@ -147,9 +194,14 @@ static void check_all(how_t how) {
       how_t threads = how, moved = how;
       threads.n_threads = 3;
       moved.shift = 3;
-      check_near(&products[i], how);
-      check_same(&products[i], how, threads);
-      check_same(&products[i], how, moved);
+      for (int t = 0; t < N_TYPES; t++) {
+        product_t p = products[i];
+        p.shape.ab = types[t][0];
+        p.shape.c = types[t][1];
+        check_near(&p, how);
+        check_same(&p, how, threads);
+        check_same(&p, how, moved);
+      }
     }
   }
 }
