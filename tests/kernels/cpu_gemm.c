@@ -159,8 +159,10 @@ static void check_near(const product_t *p, how_t how) {
   for (int64_t i = 0; i < n_elems(&p->shape); i++) {
     static const double last_place[] = {0, 0x1p-8, 0x1p-11};
     double bound = 4e-6 * (sqrt((double)p->shape.k) + 2);
-    /* accumulating rounds twice, and first a value that may be larger by what c was */
-    bound += last_place[p->shape.c] * (1 + how.accumulate) * (fabs((double)e[i]) + how.accumulate);
+    /* accumulating rounds first a value that may be larger by what c was, the oracle to a neighbour
+     */
+    bound +=
+        last_place[p->shape.c] * (1 + 2 * how.accumulate) * (fabs((double)e[i]) + how.accumulate);
     if (!(fabs((double)c[i] - (double)e[i]) <= bound))
       fail_msg("%s (types %d, %d; accumulate %d, bias %d): element %lld is %g, not %g", p->name,
                (int)p->shape.ab, (int)p->shape.c, how.accumulate, how.bias, (long long)i,
