@@ -42,9 +42,11 @@ static inline void row_round(int64_t n, const float *src, void *dst) {
 
 /* x as elements hold it. */
 static inline vf e_rounded(vf x) {
-  elem held[ZR_VEC];
-  e_store(held, x);
-  return e_load(held);
+#if ZR_ELEM == 32
+  return x;
+#else
+  return E_WIDEN(E_ROUND(x));
+#endif
 }
 
 /* What is added is rounded first: a sum of leaves has the same bits whoever adds them. */
