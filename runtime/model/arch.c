@@ -65,6 +65,16 @@ int32_t zr_arch_rmsnorm(zr_recorder_t *a, const char *name, int32_t x, int32_t w
   return y;
 }
 
+void zr_arch_head_norm_into(zr_recorder_t *a, const char *name, int32_t x, int64_t heads,
+                            int32_t weight, int32_t y, int64_t column, int64_t ldy) {
+  int64_t dim = a->config->head_dim, attr[] = {a->rows, heads, dim, ldy};
+  int32_t stats = stats_value(a, name, a->rows * heads);
+  zr_tape_operand_t operand[] = {
+      ALL(x, ZR_READ), ALL(weight, ZR_READ),
+      zr_tape_part(y, column, (a->rows - 1) * ldy + heads * dim, ZR_WRITE), ALL(stats, ZR_WRITE)};
+  zr_tape_record(a->tape, ZR_OP_HEAD_NORM, attr, a->config->norm_eps, 4, operand);
+}
+
 void zr_arch_rope(zr_recorder_t *a, int32_t qkv) {
   const zr_model_config_t *c = a->config;
   int64_t ld = (c->n_heads + 2 * c->n_kv_heads) * c->head_dim, heads = c->n_heads + c->n_kv_heads;

@@ -29,6 +29,10 @@ void zr_arch_linear_into(zr_recorder_t *a, int32_t x, int64_t in, int64_t out, i
 int32_t zr_arch_layernorm(zr_recorder_t *a, const char *name, int32_t x, int32_t weight,
                           int32_t bias);
 int32_t zr_arch_rmsnorm(zr_recorder_t *a, const char *name, int32_t x, int32_t weight);
+/* RMSNorm of each head of x [T, heads, head_dim], into columns from `column` on of y with rows of
+ * ldy. */
+void zr_arch_head_norm_into(zr_recorder_t *a, const char *name, int32_t x, int64_t heads,
+                            int32_t weight, int32_t y, int64_t column, int64_t ldy);
 void zr_arch_rope(zr_recorder_t *a, int32_t qkv); /* q and k heads, in place */
 int32_t zr_arch_attention(zr_recorder_t *a, int32_t qkv);
 int32_t zr_arch_unary(zr_recorder_t *a, int32_t kind, const char *name, int32_t x);

@@ -1,5 +1,5 @@
-/* Llama as transformers' LlamaForCausalLM: RMSNorm, rotary positions, grouped KV heads, SwiGLU, no
- * biases. */
+/* Llama as transformers' LlamaForCausalLM: RMSNorm, rotary positions, grouped KV heads, SwiGLU; and
+ * its family: Mistral, Qwen2 with biases of q, k and v, Qwen3 with a norm of each q and k head. */
 #include <stdio.h>
 
 #include "runtime/model/arch.h"
@@ -12,32 +12,68 @@ static int32_t weight(zr_tape_t *tape, const char *prefix, const char *name, int
                        rows > 1 ? ZR_INIT_NORMAL : ZR_INIT_ONE, false);
 }
 
+typedef struct {
+  int32_t weight, bias;
+} linear_t;
+
+static linear_t linear(zr_tape_t *tape, const char *prefix, const char *name, int64_t rows,
+                       int64_t cols, bool has_bias) {
+  char full[96];
+  linear_t l = {weight(tape, prefix, name, rows, cols), -1};
+  snprintf(full, sizeof full, "%s%s.bias", prefix, name);
+  if (has_bias) l.bias = zr_tape_param(tape, full, 1, rows, 1, ZR_INIT_ZERO, false);
+  return l;
+}
+
+static int32_t apply(zr_recorder_t *a, const char *name, int32_t x, int64_t in, int64_t out,
+                     linear_t l) {
+  return zr_arch_linear(a, name, x, in, out, l.weight, l.bias, 0);
+}
+
+/* `heads` heads into columns of qkv, each through a norm of its own: Qwen3's q and k. */
+static void normed_heads(zr_recorder_t *a, const char *name, int32_t x, int64_t heads, linear_t l,
+                         int32_t norm, int32_t qkv, int64_t column, int64_t ld) {
+  char norm_name[24];
+  snprintf(norm_name, sizeof norm_name, "%s_norm", name);
+  int32_t y = apply(a, name, x, a->config->hidden_size, heads * a->config->head_dim, l);
+  zr_arch_head_norm_into(a, norm_name, y, heads, norm, qkv, column, ld);
+}
+
 static int32_t attention(zr_recorder_t *a, const char *prefix, int32_t x) {
   const zr_model_config_t *c = a->config;
   zr_tape_t *tape = a->tape;
   int64_t hidden = c->hidden_size, q = c->n_heads * c->head_dim, kv = c->n_kv_heads * c->head_dim;
   int64_t ld = q + 2 * kv;
-  int32_t q_proj = weight(tape, prefix, "self_attn.q_proj", q, hidden);
-  int32_t k_proj = weight(tape, prefix, "self_attn.k_proj", kv, hidden);
-  int32_t v_proj = weight(tape, prefix, "self_attn.v_proj", kv, hidden);
-  int32_t o_proj = weight(tape, prefix, "self_attn.o_proj", hidden, q);
+  bool bias = c->attention_bias != 0, o_bias = bias && c->arch != ZR_ARCH_QWEN2;
+  linear_t q_proj = linear(tape, prefix, "self_attn.q_proj", q, hidden, bias);
+  linear_t k_proj = linear(tape, prefix, "self_attn.k_proj", kv, hidden, bias);
+  linear_t v_proj = linear(tape, prefix, "self_attn.v_proj", kv, hidden, bias);
+  linear_t o_proj = linear(tape, prefix, "self_attn.o_proj", hidden, q, o_bias);
   int32_t qkv = zr_tape_value(tape, "qkv", a->rows * ld); /* [T, q | k | v] */
-  zr_arch_linear_into(a, x, hidden, q, q_proj, -1, 0, qkv, 0, ld);
-  zr_arch_linear_into(a, x, hidden, kv, k_proj, -1, 0, qkv, q, ld);
-  zr_arch_linear_into(a, x, hidden, kv, v_proj, -1, 0, qkv, q + kv, ld);
+  if (c->arch == ZR_ARCH_QWEN3) {
+    int32_t q_norm = weight(tape, prefix, "self_attn.q_norm", 1, c->head_dim);
+    int32_t k_norm = weight(tape, prefix, "self_attn.k_norm", 1, c->head_dim);
+    normed_heads(a, "q", x, c->n_heads, q_proj, q_norm, qkv, 0, ld);
+    normed_heads(a, "k", x, c->n_kv_heads, k_proj, k_norm, qkv, q, ld);
+  } else {
+    zr_arch_linear_into(a, x, hidden, q, q_proj.weight, q_proj.bias, 0, qkv, 0, ld);
+    zr_arch_linear_into(a, x, hidden, kv, k_proj.weight, k_proj.bias, 0, qkv, q, ld);
+  }
+  zr_arch_linear_into(a, x, hidden, kv, v_proj.weight, v_proj.bias, 0, qkv, q + kv, ld);
   zr_arch_rope(a, qkv);
-  return zr_arch_linear(a, "proj", zr_arch_attention(a, qkv), q, hidden, o_proj, -1, 0);
+  return apply(a, "proj", zr_arch_attention(a, qkv), q, hidden, o_proj);
 }
 
 static int32_t mlp(zr_recorder_t *a, const char *prefix, int32_t x) {
   int64_t hidden = a->config->hidden_size, inner = a->config->intermediate_size;
-  int32_t gate_proj = weight(a->tape, prefix, "mlp.gate_proj", inner, hidden);
-  int32_t up_proj = weight(a->tape, prefix, "mlp.up_proj", inner, hidden);
-  int32_t down_proj = weight(a->tape, prefix, "mlp.down_proj", hidden, inner);
-  int32_t gate = zr_arch_linear(a, "gate", x, hidden, inner, gate_proj, -1, 0);
-  int32_t up = zr_arch_linear(a, "up", x, hidden, inner, up_proj, -1, 0);
+  bool bias = a->config->mlp_bias != 0;
+  linear_t gate_proj = linear(a->tape, prefix, "mlp.gate_proj", inner, hidden, bias);
+  linear_t up_proj = linear(a->tape, prefix, "mlp.up_proj", inner, hidden, bias);
+  linear_t down_proj = linear(a->tape, prefix, "mlp.down_proj", hidden, inner, bias);
+  int32_t gate = apply(a, "gate", x, hidden, inner, gate_proj);
+  int32_t up = apply(a, "up", x, hidden, inner, up_proj);
   int32_t act = zr_arch_binary(a, ZR_OP_SWIGLU, "act", gate, up);
-  return zr_arch_linear(a, "mlp", act, inner, hidden, down_proj, -1, 0);
+  return apply(a, "mlp", act, inner, hidden, down_proj);
 }
 
 static int32_t block(zr_recorder_t *a, const char *prefix, int32_t h) {

@@ -3,70 +3,9 @@
 #include <math.h>
 #include <string.h>
 
+#include "kernels/rope_frequency.h"
 #include "runtime/base/rng.h"
 #include "runtime/model/arch.h"
-
-void zr_model_defaults(zr_arch_t arch, zr_model_config_t *out_config) {
-  static const zr_model_config_t defaults[] = {[ZR_ARCH_GPT2] = {.arch = ZR_ARCH_GPT2,
-                                                                 .vocab_size = 50257,
-                                                                 .hidden_size = 768,
-                                                                 .n_layers = 12,
-                                                                 .n_heads = 12,
-                                                                 .max_positions = 1024,
-                                                                 .norm_eps = 1e-5,
-                                                                 .initializer_range = 0.02,
-                                                                 .tie_word_embeddings = 1},
-                                               [ZR_ARCH_LLAMA] = {.arch = ZR_ARCH_LLAMA,
-                                                                  .vocab_size = 32000,
-                                                                  .hidden_size = 4096,
-                                                                  .n_layers = 32,
-                                                                  .n_heads = 32,
-                                                                  .intermediate_size = 11008,
-                                                                  .max_positions = 2048,
-                                                                  .norm_eps = 1e-6,
-                                                                  .rope_theta = 10000.0,
-                                                                  .initializer_range = 0.02}};
-  *out_config = defaults[arch];
-}
-
-typedef struct {
-  const char *name;
-  zr_arch_t arch;
-  int64_t vocab, hidden, layers, heads, kv_heads, intermediate, positions, tied;
-} preset_t;
-
-static const preset_t presets[] = {
-    {"gpt2", ZR_ARCH_GPT2, 50257, 768, 12, 12, 0, 0, 1024, 1},
-    {"gpt2-medium", ZR_ARCH_GPT2, 50257, 1024, 24, 16, 0, 0, 1024, 1},
-    {"gpt2-large", ZR_ARCH_GPT2, 50257, 1280, 36, 20, 0, 0, 1024, 1},
-    {"gpt2-xl", ZR_ARCH_GPT2, 50257, 1600, 48, 25, 0, 0, 1024, 1},
-    {"gpt2-tiny", ZR_ARCH_GPT2, 256, 128, 4, 4, 0, 0, 512, 1},
-    {"llama-tiny", ZR_ARCH_LLAMA, 256, 256, 4, 4, 2, 768, 1024, 1},
-    {"llama-2-7b", ZR_ARCH_LLAMA, 32000, 4096, 32, 32, 0, 11008, 4096, 0},
-    {"tinyllama-1.1b", ZR_ARCH_LLAMA, 32000, 2048, 22, 32, 4, 5632, 2048, 0},
-};
-
-zr_status_t zr_model_preset(const char *name, zr_model_config_t *out_config) {
-  char known[256] = "";
-  for (size_t i = 0; i < sizeof presets / sizeof *presets; i++) {
-    const preset_t *preset = &presets[i];
-    if (strcmp(preset->name, name) == 0) {
-      zr_model_defaults(preset->arch, out_config);
-      out_config->vocab_size = preset->vocab;
-      out_config->hidden_size = preset->hidden;
-      out_config->n_layers = preset->layers;
-      out_config->n_heads = preset->heads;
-      out_config->n_kv_heads = preset->kv_heads;
-      out_config->intermediate_size = preset->intermediate;
-      out_config->max_positions = preset->positions;
-      out_config->tie_word_embeddings = preset->tied;
-      return ZR_OK;
-    }
-    size_t used = strlen(known);
-    snprintf(known + used, sizeof known - used, "%s%s", i > 0 ? ", " : "", preset->name);
-  }
-  return zr_fail(ZR_ERR_CONFIG, "model.preset: no preset \"%s\"; there are %s", name, known);
-}
 
 static zr_status_t check_range(const char *key, int64_t value, int64_t least, int64_t most) {
   if (value >= least && value <= most) return ZR_OK;
@@ -94,6 +33,52 @@ static zr_status_t resolve_heads(zr_model_config_t *config) {
   return check_range("head_dim", config->head_dim, 1, 4096);
 }
 
+const char *zr_model_arch_name(int32_t arch) {
+  static const char *const name[] = {"GPT-2", "Llama", "Mistral", "Qwen2", "Qwen3"};
+  return name[arch];
+}
+
+static zr_status_t resolve_rope(const zr_model_config_t *config) {
+  if (config->head_dim % 2 != 0)
+    return zr_fail(ZR_ERR_CONFIG, "model.head_dim: %lld is odd, rotary embedding needs pairs",
+                   (long long)config->head_dim);
+  if (!(config->rope_theta > 0)) return zr_fail(ZR_ERR_CONFIG, "model.rope_theta: must be above 0");
+  if (config->rope_scaling == ZR_ROPE_PLAIN) return ZR_OK;
+  if (!(config->rope_factor >= 1))
+    return zr_fail(ZR_ERR_CONFIG, "model.rope_scaling.factor: must be given, and at least 1");
+  if (config->rope_scaling == ZR_ROPE_LINEAR) return ZR_OK;
+  if (!(config->rope_low_freq > 0) || !(config->rope_high_freq > config->rope_low_freq))
+    return zr_fail(ZR_ERR_CONFIG,
+                   "model.rope_scaling: llama3 needs low_freq_factor above 0 and high_freq_factor "
+                   "above it, not %g and %g",
+                   config->rope_low_freq, config->rope_high_freq);
+  return check_range("rope_scaling.original_max_position_embeddings", config->rope_original, 1,
+                     (int64_t)1 << 30);
+}
+
+/* Llama and Qwen3 may have biases in attention, Llama in its MLP; the rest is given. */
+static zr_status_t resolve_biases(zr_model_config_t *config) {
+  const char *name = zr_model_arch_name(config->arch);
+  if (config->arch == ZR_ARCH_GPT2) config->attention_bias = config->mlp_bias = 1;
+  if (config->arch == ZR_ARCH_QWEN2) config->attention_bias = 1;
+  if (config->attention_bias && config->arch == ZR_ARCH_MISTRAL)
+    return zr_fail(ZR_ERR_CONFIG, "model.attention_bias: %s has no biases in attention", name);
+  if (config->mlp_bias && config->arch != ZR_ARCH_GPT2 && config->arch != ZR_ARCH_LLAMA)
+    return zr_fail(ZR_ERR_CONFIG, "model.mlp_bias: %s has no biases in its MLP", name);
+  return ZR_OK;
+}
+
+/* Each architecture has kernels for its own; the two spellings of GPT-2's are one function. */
+static zr_status_t resolve_activation(zr_model_config_t *config) {
+  bool gpt2 = config->arch == ZR_ARCH_GPT2;
+  if (config->activation == ZR_ACTIVATION_DEFAULT)
+    config->activation = gpt2 ? ZR_ACTIVATION_GELU_TANH : ZR_ACTIVATION_SILU;
+  if (config->activation == (gpt2 ? ZR_ACTIVATION_GELU_TANH : ZR_ACTIVATION_SILU)) return ZR_OK;
+  return zr_fail(ZR_ERR_UNSUPPORTED, "model.hidden_act: %s with %s is not built; use %s",
+                 zr_model_arch_name(config->arch), gpt2 ? "silu" : "gelu_new",
+                 gpt2 ? "gelu_new" : "silu");
+}
+
 zr_status_t zr_model_resolve(zr_model_config_t *config) {
   ZR_TRY(check_range("vocab_size", config->vocab_size, 2, (int64_t)1 << 30));
   ZR_TRY(check_range("hidden_size", config->hidden_size, 1, (int64_t)1 << 20));
@@ -106,13 +91,11 @@ zr_status_t zr_model_resolve(zr_model_config_t *config) {
     if (config->head_dim * config->n_heads != config->hidden_size)
       return zr_fail(ZR_ERR_CONFIG, "model.head_dim: GPT-2's is n_embd / n_head");
     if (config->intermediate_size == 0) config->intermediate_size = 4 * config->hidden_size;
-  } else if (config->head_dim % 2 != 0) {
-    return zr_fail(ZR_ERR_CONFIG, "model.head_dim: %lld is odd, rotary embedding needs pairs",
-                   (long long)config->head_dim);
   }
   ZR_TRY(check_range("intermediate_size", config->intermediate_size, 1, (int64_t)1 << 24));
-  if (config->arch == ZR_ARCH_LLAMA && !(config->rope_theta > 0))
-    return zr_fail(ZR_ERR_CONFIG, "model.rope_theta: must be above 0");
+  if (config->arch != ZR_ARCH_GPT2) ZR_TRY(resolve_rope(config));
+  ZR_TRY(resolve_biases(config));
+  ZR_TRY(resolve_activation(config));
   if (!(config->norm_eps > 0)) return zr_fail(ZR_ERR_CONFIG, "model.rms_norm_eps: must be above 0");
   return ZR_OK;
 }
@@ -120,11 +103,16 @@ zr_status_t zr_model_resolve(zr_model_config_t *config) {
 int64_t zr_model_n_params(const zr_model_config_t *config) {
   int64_t h = config->hidden_size, i = config->intermediate_size, v = config->vocab_size;
   int64_t q = config->n_heads * config->head_dim, kv = config->n_kv_heads * config->head_dim;
-  int64_t head = config->tie_word_embeddings ? 0 : v * h;
+  int64_t head = config->tie_word_embeddings ? 0 : v * h, biases = 0;
   if (config->arch == ZR_ARCH_GPT2)
     return v * h + config->max_positions * h + head + 2 * h +
            config->n_layers * (4 * h + 4 * h * h + 4 * h + 2 * h * i + i + h);
-  return v * h + head + h + config->n_layers * (2 * h + 2 * q * h + 2 * kv * h + 3 * h * i);
+  if (config->attention_bias) biases += q + 2 * kv;
+  if (config->attention_bias && config->arch != ZR_ARCH_QWEN2) biases += h;
+  if (config->mlp_bias) biases += 2 * i + h;
+  int64_t norms = 2 * h + (config->arch == ZR_ARCH_QWEN3 ? 2 * config->head_dim : 0);
+  return v * h + head + h +
+         config->n_layers * (norms + biases + 2 * q * h + 2 * kv * h + 3 * h * i);
 }
 
 zr_status_t zr_model_record(zr_alloc_t *alloc, const zr_model_config_t *config,
@@ -132,6 +120,12 @@ zr_status_t zr_model_record(zr_alloc_t *alloc, const zr_model_config_t *config,
   if (run->seq_len > config->max_positions)
     return zr_fail(ZR_ERR_CONFIG, "data.seq_len: %lld is longer than the model's %lld positions",
                    (long long)run->seq_len, (long long)config->max_positions);
+  if (config->sliding_window > 0 && config->sliding_window < run->seq_len)
+    return zr_fail(
+        ZR_ERR_UNSUPPORTED,
+        "model.sliding_window: windows shorter than a sample are not built: %lld is less "
+        "than data.seq_len = %lld; shorten the samples, or set it to null",
+        (long long)config->sliding_window, (long long)run->seq_len);
   zr_tape_t *tape = NULL;
   ZR_TRY(zr_tape_create(alloc, run->micro_batch * run->seq_len, run->dtype, &tape));
   if (config->arch == ZR_ARCH_GPT2) {
@@ -146,6 +140,19 @@ zr_status_t zr_model_record(zr_alloc_t *alloc, const zr_model_config_t *config,
   }
   *out_tape = tape;
   return ZR_OK;
+}
+
+void zr_model_rope_table(const zr_model_config_t *config, int64_t seq_len,
+                         int64_t out_attr[ZR_MAX_ATTRS]) {
+  memset(out_attr, 0, ZR_MAX_ATTRS * sizeof *out_attr);
+  out_attr[ZR_ROPE_SEQ] = seq_len;
+  out_attr[ZR_ROPE_HEAD_DIM] = config->head_dim;
+  if (config->rope_scaling == ZR_ROPE_PLAIN) return;
+  out_attr[ZR_ROPE_TABLE_FACTOR] = zr_attr_of_double(config->rope_factor);
+  if (config->rope_scaling == ZR_ROPE_LINEAR) return;
+  out_attr[ZR_ROPE_TABLE_LOW_FREQ] = zr_attr_of_double(config->rope_low_freq);
+  out_attr[ZR_ROPE_TABLE_HIGH_FREQ] = zr_attr_of_double(config->rope_high_freq);
+  out_attr[ZR_ROPE_TABLE_ORIGINAL] = config->rope_original;
 }
 
 float zr_model_initial(const zr_model_config_t *config, uint64_t seed,

@@ -1,19 +1,36 @@
 /* Models: a shape, and a function that records its operations on a tape. Floor 4; no backend; one
  * thread.
  *
- * Tensor names and shapes are Hugging Face's (transformers): a state dict of GPT2LMHeadModel or
- * LlamaForCausalLM. */
+ * Tensor names and shapes are Hugging Face's (transformers): a state dict of GPT2LMHeadModel,
+ * LlamaForCausalLM, MistralForCausalLM, Qwen2ForCausalLM or Qwen3ForCausalLM. */
 #ifndef ZR_MODEL_MODEL_H
 #define ZR_MODEL_MODEL_H
 
 #include "runtime/model/tape.h"
 
-typedef enum { ZR_ARCH_GPT2 = 0, ZR_ARCH_LLAMA } zr_arch_t;
+typedef enum {
+  ZR_ARCH_GPT2 = 0,
+  ZR_ARCH_LLAMA,
+  ZR_ARCH_MISTRAL, /* Llama with a window */
+  ZR_ARCH_QWEN2,   /* Llama with biases of q, k and v */
+  ZR_ARCH_QWEN3,   /* Llama with a norm of each q and k head */
+  ZR_N_ARCHS
+} zr_arch_t;
+
+/* Of the MLP. GELU_TANH: gelu_new, gelu_pytorch_tanh. */
+typedef enum {
+  ZR_ACTIVATION_DEFAULT = 0,
+  ZR_ACTIVATION_SILU,
+  ZR_ACTIVATION_GELU_TANH
+} zr_activation_t;
+
+/* rope_scaling.rope_type: how rotary angles are stretched (kernels/rope_frequency.h). */
+typedef enum { ZR_ROPE_PLAIN = 0, ZR_ROPE_LINEAR, ZR_ROPE_LLAMA3 } zr_rope_scaling_t;
 
 /* One struct for all families; the comments give the configuration's keys (both spellings are the
  * reader's business). */
 typedef struct {
-  int32_t arch; /* architectures: GPT2LMHeadModel, LlamaForCausalLM */
+  int32_t arch; /* zr_arch_t; architectures */
   int64_t vocab_size;
   int64_t hidden_size;       /* n_embd */
   int64_t n_layers;          /* num_hidden_layers, n_layer */
@@ -27,13 +44,24 @@ typedef struct {
   double rope_theta;
   double initializer_range;
   int64_t tie_word_embeddings; /* 0, 1 */
+  int64_t attention_bias;      /* 0, 1: of q, k, v, and but for Qwen2 of o */
+  int64_t mlp_bias;            /* 0, 1 */
+  int64_t activation;          /* zr_activation_t; hidden_act, activation_function */
+  int64_t sliding_window;      /* positions that a query sees; 0: all before it */
+  int64_t rope_scaling;        /* zr_rope_scaling_t */
+  double rope_factor, rope_low_freq, rope_high_freq;
+  int64_t rope_original; /* original_max_position_embeddings */
 } zr_model_config_t;
 
 /* Fills defaults of the architecture (transformers' own): GPT-2 124M, Llama-2-7B's shape. */
 void zr_model_defaults(zr_arch_t arch, zr_model_config_t *out_config);
-/* Named shapes: "gpt2", "gpt2-medium", "gpt2-large", "gpt2-xl", "llama-tiny" (quick start), ... ;
- * ZR_ERR_CONFIG lists them. */
+/* Named shapes of preset.c: "gpt2", "llama-tiny" (quick start), "qwen3-0.6b", ...; ZR_ERR_CONFIG
+ * lists them. */
 zr_status_t zr_model_preset(const char *name, zr_model_config_t *out_config) ZR_MUST_CHECK;
+const char *zr_model_arch_name(int32_t arch); /* "GPT-2" */
+/* Attributes of the operation that makes the rotary table of a model. */
+void zr_model_rope_table(const zr_model_config_t *config, int64_t seq_len,
+                         int64_t out_attr[ZR_MAX_ATTRS]);
 /* Resolves zeros, checks ranges and divisibility: ZR_ERR_CONFIG names key, value and rule. */
 zr_status_t zr_model_resolve(zr_model_config_t *config) ZR_MUST_CHECK;
 /* Logical parameters, tied tensors once. */

@@ -80,7 +80,8 @@ static zr_status_t emit_load(zr_build_t *build) {
   const zr_zero_t *zero = build->zero;
   const zr_model_config_t *model = &zero->options.model;
   if (build->rope >= 0) {
-    int64_t attr[] = {0, zero->options.run.seq_len, 0, model->head_dim, 0, 0};
+    int64_t attr[ZR_MAX_ATTRS];
+    zr_model_rope_table(model, zero->options.run.seq_len, attr);
     zr_operand_t table = zr_build_all(build, build->rope, ZR_WRITE);
     ZR_TRY(zr_build_op(build, ZR_OP_ROPE_TABLE, -1, -1, attr, model->rope_theta, 1, &table));
   }

@@ -15,7 +15,9 @@ import pathlib
 import torch
 import torch.nn.functional as F
 from safetensors.torch import save_file
-from transformers import GPT2Config, GPT2LMHeadModel, LlamaConfig, LlamaForCausalLM
+from transformers import (GPT2Config, GPT2LMHeadModel, LlamaConfig, LlamaForCausalLM, MistralConfig,
+                          MistralForCausalLM, Qwen2Config, Qwen2ForCausalLM, Qwen3Config,
+                          Qwen3ForCausalLM)
 
 STEPS, SAMPLES, SEQ = 10, 4, 19
 COMMON = dict(lr=1e-3, warmup_min_lr=2e-4, warmup_steps=4, beta1=0.9, beta2=0.95, eps=1e-8,
@@ -32,6 +34,23 @@ MODELS = {
                            n_kv_heads=1, head_dim=10, intermediate_size=52, max_positions=24,
                            norm_eps=1e-5, rope_theta=500.0, tied=0, decay_matrices=1,
                            max_grad_norm=4.0, seed=3),
+    "llama_scaled": dict(arch="llama", vocab_size=61, hidden_size=32, n_layers=2, n_heads=2,
+                         n_kv_heads=2, head_dim=16, intermediate_size=48, max_positions=128,
+                         norm_eps=1e-5, rope_theta=10000.0, tied=1, decay_matrices=1,
+                         attention_bias=1, mlp_bias=1, rope_type="llama3", rope_factor=4.0,
+                         rope_low_freq=1.0, rope_high_freq=4.0, rope_original=32,
+                         max_grad_norm=3.9, seed=4),
+    "mistral": dict(arch="mistral", vocab_size=61, hidden_size=32, n_layers=2, n_heads=4,
+                    n_kv_heads=2, head_dim=6, intermediate_size=56, max_positions=64,
+                    norm_eps=1e-5, rope_theta=10000.0, tied=0, decay_matrices=0,
+                    sliding_window=19, max_grad_norm=3.48, seed=5),
+    "qwen2": dict(arch="qwen2", vocab_size=61, hidden_size=32, n_layers=2, n_heads=4, n_kv_heads=2,
+                  head_dim=8, intermediate_size=52, max_positions=64, norm_eps=1e-6,
+                  rope_theta=1000.0, tied=1, decay_matrices=1, attention_bias=1,
+                  rope_type="linear", rope_factor=2.5, max_grad_norm=4.4, seed=6),
+    "qwen3": dict(arch="qwen3", vocab_size=61, hidden_size=32, n_layers=2, n_heads=4, n_kv_heads=2,
+                  head_dim=12, intermediate_size=52, max_positions=64, norm_eps=1e-6,
+                  rope_theta=10000.0, tied=1, decay_matrices=0, max_grad_norm=4.5, seed=7),
 }
 
 
@@ -60,6 +79,17 @@ def shapes(c):
             out[p + "self_attn.o_proj.weight"] = (h, q)
             out[p + "mlp.gate_proj.weight"] = out[p + "mlp.up_proj.weight"] = (inner, h)
             out[p + "mlp.down_proj.weight"] = (h, inner)
+            if c.get("attention_bias"):
+                out[p + "self_attn.q_proj.bias"] = (q,)
+                out[p + "self_attn.k_proj.bias"] = out[p + "self_attn.v_proj.bias"] = (kv,)
+                if c["arch"] != "qwen2":
+                    out[p + "self_attn.o_proj.bias"] = (h,)
+            if c.get("mlp_bias"):
+                out[p + "mlp.gate_proj.bias"] = out[p + "mlp.up_proj.bias"] = (inner,)
+                out[p + "mlp.down_proj.bias"] = (h,)
+            if c["arch"] == "qwen3":
+                for name in ("q_norm", "k_norm"):
+                    out[p + f"self_attn.{name}.weight"] = (c["head_dim"],)
             out[p + "input_layernorm.weight"] = out[p + "post_attention_layernorm.weight"] = (h,)
         out["model.norm.weight"] = (h,)
     if not c["tied"]:
@@ -136,14 +166,34 @@ def gpt2(c, p, tokens):
     return norm(x, "transformer.ln_f") @ head.T
 
 
+def stretched(c, rate):
+    """rope_scaling of type linear and llama3."""
+    kind = c.get("rope_type", "default")
+    if kind == "default":
+        return rate
+    if kind == "linear":
+        return rate / c["rope_factor"]
+    waves = c["rope_original"] * rate / (2 * math.pi)
+    low, high = c["rope_low_freq"], c["rope_high_freq"]
+    smooth = ((waves - low) / (high - low)).clamp(0, 1)
+    assert {0.0, 1.0} < set(smooth.tolist()), "all three parts of the curve"
+    return (1 - smooth) * rate / c["rope_factor"] + smooth * rate
+
+
 def llama(c, p, tokens):
+    """Llama, and what Mistral (windows as long as the samples), Qwen2 and Qwen3 make of it."""
     n, kv, d = c["n_heads"], c["n_kv_heads"], c["head_dim"]
-    rate = c["rope_theta"] ** (-torch.arange(0, d, 2, dtype=torch.float64) / d)
+    rate = stretched(c, c["rope_theta"] ** (-torch.arange(0, d, 2, dtype=torch.float64) / d))
+    assert c.get("sliding_window", SEQ) >= SEQ
     angle = torch.outer(torch.arange(tokens.shape[1], dtype=torch.float64), rate)
     cos, sin = angle.cos(), angle.sin()
 
     def norm(x, name):
         return x / torch.sqrt((x * x).mean(-1, keepdim=True) + c["norm_eps"]) * p[name + ".weight"]
+
+    def linear(x, name):
+        y = x @ p[name + ".weight"].T
+        return y + p[name + ".bias"] if name + ".bias" in p else y
 
     def rope(x):
         a, b = x[..., : d // 2], x[..., d // 2 :]
@@ -153,15 +203,16 @@ def llama(c, p, tokens):
     for i in range(c["n_layers"]):
         b = f"model.layers.{i}."
         u = norm(x, b + "input_layernorm")
-        q = rope(heads_of(u @ p[b + "self_attn.q_proj.weight"].T, n, d))
-        k = rope(heads_of(u @ p[b + "self_attn.k_proj.weight"].T, kv, d))
-        v = heads_of(u @ p[b + "self_attn.v_proj.weight"].T, kv, d)
-        k, v = (t.repeat_interleave(n // kv, dim=1) for t in (k, v))
-        x = x + attend(q, k, v, d) @ p[b + "self_attn.o_proj.weight"].T
+        q = heads_of(linear(u, b + "self_attn.q_proj"), n, d)
+        k = heads_of(linear(u, b + "self_attn.k_proj"), kv, d)
+        v = heads_of(linear(u, b + "self_attn.v_proj"), kv, d)
+        if c["arch"] == "qwen3":
+            q, k = norm(q, b + "self_attn.q_norm"), norm(k, b + "self_attn.k_norm")
+        k, v = (t.repeat_interleave(n // kv, dim=1) for t in (rope(k), v))
+        x = x + linear(attend(rope(q), k, v, d), b + "self_attn.o_proj")
         u = norm(x, b + "post_attention_layernorm")
-        gate = u @ p[b + "mlp.gate_proj.weight"].T
-        up = u @ p[b + "mlp.up_proj.weight"].T
-        x = x + (gate / (1 + torch.exp(-gate)) * up) @ p[b + "mlp.down_proj.weight"].T
+        gate, up = linear(u, b + "mlp.gate_proj"), linear(u, b + "mlp.up_proj")
+        x = x + linear(gate / (1 + torch.exp(-gate)) * up, b + "mlp.down_proj")
     head = p["model.embed_tokens.weight"] if c["tied"] else p["lm_head.weight"]
     return norm(x, "model.norm") @ head.T
 
@@ -183,13 +234,26 @@ def reference_module(c):
             n_positions=c["max_positions"], n_inner=c["intermediate_size"],
             layer_norm_epsilon=c["norm_eps"], resid_pdrop=0, embd_pdrop=0, attn_pdrop=0,
             tie_word_embeddings=bool(c["tied"])))
-    return LlamaForCausalLM(LlamaConfig(
+    rope = {"rope_type": c.get("rope_type", "default"), "rope_theta": c["rope_theta"]}
+    if "rope_factor" in c:
+        rope["factor"] = c["rope_factor"]
+    if rope["rope_type"] == "llama3":
+        rope.update(low_freq_factor=c["rope_low_freq"], high_freq_factor=c["rope_high_freq"],
+                    original_max_position_embeddings=c["rope_original"])
+    more = {"llama": dict(attention_bias=bool(c.get("attention_bias")),
+                          mlp_bias=bool(c.get("mlp_bias"))),
+            "mistral": dict(sliding_window=c.get("sliding_window")),
+            "qwen2": {}, "qwen3": {}}[c["arch"]]
+    model, config = {"llama": (LlamaForCausalLM, LlamaConfig),
+                     "mistral": (MistralForCausalLM, MistralConfig),
+                     "qwen2": (Qwen2ForCausalLM, Qwen2Config),
+                     "qwen3": (Qwen3ForCausalLM, Qwen3Config)}[c["arch"]]
+    return model(config(
         vocab_size=c["vocab_size"], hidden_size=c["hidden_size"], num_hidden_layers=c["n_layers"],
         num_attention_heads=c["n_heads"], num_key_value_heads=c["n_kv_heads"],
         head_dim=c["head_dim"], intermediate_size=c["intermediate_size"],
         max_position_embeddings=c["max_positions"], rms_norm_eps=c["norm_eps"],
-        rope_parameters={"rope_type": "default", "rope_theta": c["rope_theta"]},
-        tie_word_embeddings=bool(c["tied"])))
+        rope_parameters=rope, tie_word_embeddings=bool(c["tied"]), **more))
 
 
 def distance(a, b):

@@ -6,7 +6,8 @@
 
 #include "tests/kernels/check.h"
 
-const char *const golden_names[GOLDEN_N_MODELS] = {"gpt2", "llama_grouped", "llama_head_dim"};
+const char *const golden_names[GOLDEN_N_MODELS] = {
+    "gpt2", "llama_grouped", "llama_head_dim", "llama_scaled", "mistral", "qwen2", "qwen3"};
 
 static char *read_file(const char *path, size_t *out_bytes) {
   FILE *file = fopen(path, "rb");
@@ -35,10 +36,34 @@ static int64_t int_of(const golden_t *g, const char *key) {
   return json_integer_value(setting_of(g, key));
 }
 
+/* Which of the names the setting is; 0 where it is not there. */
+static int choice_of(const golden_t *g, const char *key, const char *const *names, int n_names) {
+  const char *text = json_string_value(json_object_get(g->settings, key));
+  if (text == NULL) return 0;
+  for (int i = 0; i < n_names; i++)
+    if (strcmp(text, names[i]) == 0) return i;
+  fail_msg("%s: no %s %s", g->name, key, text);
+  return 0;
+}
+
+/* Of settings that only some models have. */
+static double optional_of(const golden_t *g, const char *key) {
+  return json_number_value(json_object_get(g->settings, key));
+}
+
 static void read_config(golden_t *g) {
-  bool is_gpt2 = strcmp(json_string_value(setting_of(g, "arch")), "gpt2") == 0;
+  static const char *const archs[] = {"gpt2", "llama", "mistral", "qwen2", "qwen3"};
+  static const char *const ropes[] = {"default", "linear", "llama3"};
   zr_model_config_t *c = &g->config;
-  zr_model_defaults(is_gpt2 ? ZR_ARCH_GPT2 : ZR_ARCH_LLAMA, c);
+  zr_model_defaults((zr_arch_t)choice_of(g, "arch", archs, ZR_N_ARCHS), c);
+  c->attention_bias = (int64_t)optional_of(g, "attention_bias");
+  c->mlp_bias = (int64_t)optional_of(g, "mlp_bias");
+  c->sliding_window = (int64_t)optional_of(g, "sliding_window");
+  c->rope_scaling = choice_of(g, "rope_type", ropes, 3);
+  c->rope_factor = optional_of(g, "rope_factor");
+  c->rope_low_freq = optional_of(g, "rope_low_freq");
+  c->rope_high_freq = optional_of(g, "rope_high_freq");
+  c->rope_original = (int64_t)optional_of(g, "rope_original");
   c->vocab_size = int_of(g, "vocab_size");
   c->hidden_size = int_of(g, "hidden_size");
   c->n_layers = int_of(g, "n_layers");

@@ -34,7 +34,12 @@ static void config_for(zr_arch_t arch, bool tied, zr_model_config_t *c) {
   c->intermediate_size = 10;
   c->max_positions = SEQ + 2;
   c->tie_word_embeddings = tied;
-  if (arch == ZR_ARCH_LLAMA) {
+  if (arch == ZR_ARCH_LLAMA && !tied) {
+    c->attention_bias = c->mlp_bias = 1;
+    c->rope_scaling = ZR_ROPE_LINEAR;
+    c->rope_factor = 2;
+  }
+  if (arch != ZR_ARCH_GPT2) {
     c->n_heads = 4;
     c->n_kv_heads = 2;
     c->head_dim = 6; /* 24 columns of heads in a hidden size of 8 */
@@ -155,12 +160,27 @@ static void test_llama_own_head(void **state) {
   check_model(ZR_ARCH_LLAMA, false);
 }
 
+static void test_mistral(void **state) {
+  (void)state;
+  check_model(ZR_ARCH_MISTRAL, false);
+}
+
+static void test_qwen2(void **state) {
+  (void)state;
+  check_model(ZR_ARCH_QWEN2, true);
+}
+
+static void test_qwen3(void **state) {
+  (void)state;
+  check_model(ZR_ARCH_QWEN3, true);
+}
+
 int main(void) {
   const struct CMUnitTest tests[] = {
-      cmocka_unit_test(test_gpt2_tied),
-      cmocka_unit_test(test_gpt2_own_head),
-      cmocka_unit_test(test_llama_tied),
-      cmocka_unit_test(test_llama_own_head),
+      cmocka_unit_test(test_gpt2_tied),  cmocka_unit_test(test_gpt2_own_head),
+      cmocka_unit_test(test_llama_tied), cmocka_unit_test(test_llama_own_head),
+      cmocka_unit_test(test_mistral),    cmocka_unit_test(test_qwen2),
+      cmocka_unit_test(test_qwen3),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

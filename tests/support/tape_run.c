@@ -83,9 +83,8 @@ void tape_run_init(tape_run_t *run, const zr_tape_t *tape, const zr_model_config
   run->control = run->value[tape->control];
   memset(run->control, 0, sizeof *run->control);
   if (tape->rope_table < 0) return;
-  int64_t attr[ZR_MAX_ATTRS] = {0};
-  attr[ZR_ROPE_SEQ] = shape->seq_len;
-  attr[ZR_ROPE_HEAD_DIM] = config->head_dim;
+  int64_t attr[ZR_MAX_ATTRS];
+  zr_model_rope_table(config, shape->seq_len, attr);
   tape_run_call_t call = {
       .kind = ZR_OP_ROPE_TABLE,
       .attr = attr,
