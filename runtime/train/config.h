@@ -38,9 +38,9 @@ typedef struct {
   int64_t logits_chunk;
 
   zr_option_list_t data_train, data_eval;
-  char *tokenizer;
-  int64_t seq_len, data_seed;
-  int shuffle, documents;
+  char *tokenizer, *data_mask;
+  int64_t seq_len, data_seed, ignore_id, eot_id;
+  int data_format, shuffle, documents;
 
   int64_t steps, tokens;
   double epochs;

@@ -154,6 +154,11 @@ static zr_status_t start_shape(const zr_config_file_t *config, zr_model_config_t
                    "no model is given: set model.preset, or model.architectures (GPT2LMHeadModel, "
                    "LlamaForCausalLM) with the shape in Hugging Face's names");
   }
+  if (v->tokenizer != NULL && v->data_format != 0) {
+    return zr_options_complain(config->options, "data.format",
+                               "is that of token files, and data.tokenizer makes the files text; "
+                               "keep one");
+  }
   zr_model_defaults((zr_arch_t)arch, out_shape);
   return ZR_OK;
 }

@@ -25,8 +25,12 @@
     .default_text = value, .reason = why, .help = text                               \
   }
 
-static const char *const model_types[] = {"gpt2", "llama", "auto", NULL};
-static const char *const activations[] = {"auto", "silu", "gelu_new", NULL};
+static const char *const model_types[] = {"gpt2", "llama", "mistral", "qwen2", "qwen3", "auto", NULL};
+static const char *const activations[] = {"auto", "silu", "swish", "gelu_new", "gelu_pytorch_tanh",
+                                          NULL};
+static const char *const ropes[] = {"default", "linear", "llama3", "dynamic", "yarn", "longrope",
+                                    "auto", NULL};
+static const char *const formats[] = {"auto", "llm.c", "nanogpt", "megatron", NULL};
 static const char *const documents[] = {"joined", "separate", NULL};
 static const char *const digests[] = {"none", "params", "states", NULL};
 static const char *const progresses[] = {"auto", "lines", "inplace", NULL};
@@ -126,7 +130,7 @@ static const zr_option_t table[] = {
 
     /* --- data ---------------------------------------------------------------------------- */
     {.key = "data.train", .type = ZR_OPTION_LIST, NUMERIC, FIELD(data_train),
-     .help = "files or globs to train on: llm.c token files, or text with data.tokenizer: byte"},
+     .help = "files or globs to train on: token files, or text with data.tokenizer: byte"},
     {.key = "data.eval", .type = ZR_OPTION_LIST, FIELD(data_eval),
      .help = "files or globs to evaluate on"},
     {.key = "data.tokenizer", .type = ZR_OPTION_STRING, NUMERIC, FIELD(tokenizer),
@@ -156,6 +160,17 @@ static const zr_option_t table[] = {
      .help = "steps between progress lines where the output is not a terminal"},
     {.key = "run.eval_every", .type = ZR_OPTION_INT, FIELD(eval_every), AT_LEAST(0),
      .default_text = "0", .help = "steps between evaluations; 0: at the end only"},
+    {.key = "data.format", .type = ZR_OPTION_ENUM, NUMERIC, FIELD(data_format), .names = formats,
+     .default_text = "auto",
+     .help = "of token files; auto: llm.c's by its header, Megatron's by the .idx beside the .bin, "
+     "else a .bin is nanoGPT's (uint16 ids alone)"},
+    {.key = "data.mask", .type = ZR_OPTION_STRING, NUMERIC, FIELD(data_mask),
+     .help = "ending of mask files: with .mask, train.bin.mask holds a byte for each token of "
+     "train.bin: 0, it is no target that counts, or 1"},
+    {.key = "data.ignore_id", .type = ZR_OPTION_INT, NUMERIC, FIELD(ignore_id), AT_LEAST(-1),
+     .default_text = "-1", .help = "targets of this id do not count; -1: none"},
+    {.key = "data.eot_id", .type = ZR_OPTION_INT, NUMERIC, FIELD(eot_id), AT_LEAST(-1),
+     .default_text = "-1", .help = "the id that ends a document, for data.documents; -1: none"},
     {.key = "run.eval_batches", .type = ZR_OPTION_INT, FIELD(eval_batches), AT_LEAST(0),
      .default_text = "0", .help = "batches of an evaluation; 0: all of data.eval"},
     {.key = "run.threads", .type = ZR_OPTION_INT, SCHEDULE, FIELD(threads), BETWEEN(1, 1024),

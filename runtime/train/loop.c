@@ -22,6 +22,19 @@ static zr_status_t name_bad_parameter(zr_loop_t *loop, const zr_step_record_t *r
   return status;
 }
 
+/* Every rank knows the same record. */
+static zr_status_t fail_masked(zr_loop_t *loop, const zr_step_record_t *record) {
+  int64_t samples = zr_loop_batch_samples(loop), n_all = zr_data_n_samples(loop->train);
+  int64_t first = (record->iteration - 1) * samples % n_all;
+  return zr_job_agree(
+      loop->job,
+      zr_fail(ZR_ERR_DATA,
+              "step %lld: none of its targets counts: all of its %lld samples from place %lld of "
+              "the order on are masked (data.mask, data.ignore_id, data.documents); take such "
+              "text out of data.train, or make batches larger",
+              (long long)record->step, (long long)samples, (long long)first));
+}
+
 static zr_status_t check_record(zr_loop_t *loop, const zr_step_record_t *record) {
   if (record->n_bad_params > 0) ZR_TRY(name_bad_parameter(loop, record));
   if (record->scale_at_min) {
@@ -33,6 +46,7 @@ static zr_status_t check_record(zr_loop_t *loop, const zr_step_record_t *record)
                 "in bf16",
                 (long long)record->step + 1, record->loss_scale));
   }
+  if (record->step_tokens == 0) return fail_masked(loop, record);
   if (record->skipped_in_row < loop->v->max_skipped) return ZR_OK;
   /* Every rank knows the same record. */
   return zr_job_agree(

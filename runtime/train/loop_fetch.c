@@ -17,8 +17,8 @@ zr_status_t zr_loop_fetch(void *context, int plan, int64_t iteration, int64_t mi
   int64_t first = batch * zr_loop_batch_samples(loop) + leaf * loop->v->micro_batch_size;
   for (int64_t i = 0; i < rows / seq_len; ++i) {
     int32_t *tokens = out_tokens + i * seq_len, *targets = out_targets + i * seq_len;
-    ZR_TRY(evaluates ? zr_data_sample_in_order(loop->eval, first + i, tokens, targets)
-                     : zr_data_sample(loop->train, first + i, tokens, targets));
+    ZR_TRY(evaluates ? zr_data_sample_in_order(loop->eval, first + i, tokens, targets, NULL)
+                     : zr_data_sample(loop->train, first + i, tokens, targets, NULL));
   }
   return ZR_OK;
 }

@@ -57,7 +57,7 @@ static void say_start(const zr_loop_t *loop) {
   const zr_zero_options_t *o = &loop->zero->options;
   const zr_plan_t *plan = step_plan(loop);
   zr_account_t account;
-  char memory[32], sent[32];
+  char memory[32], sent[32], files[256];
   zr_cost_account(plan, &account);
   zr_events_bytes(plan->arena_bytes[ZR_TIER_DEVICE], memory, sizeof memory);
   zr_events_bytes(account.sent_bytes, sent, sizeof sent);
@@ -72,8 +72,10 @@ static void say_start(const zr_loop_t *loop) {
                 (long long)loop->v->train_batch_size, (long long)loop->v->seq_len,
                 (long long)o->n_micro, o->n_micro == 1 ? "" : "es",
                 (long long)loop->v->micro_batch_size, memory, sent);
-  zr_events_say(loop->events, "  data %lld tokens, %lld steps%s%s; everything goes to %s",
-                (long long)zr_data_n_tokens(loop->train), (long long)loop->v->steps,
+  zr_data_describe(loop->train, files, sizeof files);
+  zr_events_say(loop->events, "  data %lld tokens in %s", (long long)zr_data_n_tokens(loop->train),
+                files);
+  zr_events_say(loop->events, "  %lld steps%s%s; everything goes to %s", (long long)loop->v->steps,
                 loop->start.step > 0 ? ", continued from " : "",
                 loop->resumed != NULL ? zr_checkpoint_path(loop->resumed) : "", loop->v->run_dir);
   if (!zr_zero_split_is_exact(o)) {

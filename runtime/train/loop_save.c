@@ -91,6 +91,11 @@ zr_status_t zr_loop_evaluate(zr_loop_t *loop) {
   ZR_TRY(zr_exec_start(loop->exec, loop->plan_eval_end, 0));
   ZR_TRY(zr_exec_record(loop->exec, 0, &record));
   ZR_TRY(zr_exec_wait(loop->exec));
+  if (record.step_tokens == 0) {
+    return zr_job_agree(loop->job, zr_fail(ZR_ERR_DATA,
+                                           "data.eval: none of its targets counts (data.mask, "
+                                           "data.ignore_id); give other text"));
+  }
   loop->evaluated_step = loop->step;
   loop->last_eval_loss = record.loss;
   double seconds = (double)(zr_clock_ns() - begin_ns) * 1e-9;

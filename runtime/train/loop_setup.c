@@ -11,14 +11,21 @@
 static zr_status_t open_data(zr_loop_t *loop, const char *key, const zr_option_list_t *files,
                              zr_data_t **out_data) {
   const zr_config_t *v = loop->v;
-  zr_data_options_t options = {.key = key,
-                               .pattern = (const char *const *)files->items,
-                               .n_patterns = files->n_items,
-                               .bytes = v->tokenizer != NULL,
-                               .seq_len = v->seq_len,
-                               .vocab_size = v->model.vocab_size,
-                               .seed = (uint64_t)v->data_seed,
-                               .shuffle = v->shuffle != 0};
+  zr_data_options_t options;
+  zr_data_defaults(&options);
+  options.key = key;
+  options.pattern = (const char *const *)files->items;
+  options.n_patterns = files->n_items;
+  options.bytes = v->tokenizer != NULL;
+  options.format = (zr_data_format_t)v->data_format;
+  options.mask_ending = v->data_mask;
+  options.ignore_id = v->ignore_id;
+  options.eot_id = v->eot_id;
+  options.separate = v->documents != 0;
+  options.seq_len = v->seq_len;
+  options.vocab_size = v->model.vocab_size;
+  options.seed = (uint64_t)v->data_seed;
+  options.shuffle = v->shuffle != 0;
   return zr_data_open(loop->alloc, &options, out_data);
 }
 

@@ -99,9 +99,11 @@ bad_input() {
   bad 3 "empty.txt is empty" --set data.train=empty.txt base.yaml
   bad 3 "eval.txt holds" --set data.eval=eval.txt --set data.train=eval.txt \
     --set data.seq_len=100000 base.yaml
-  bad 3 "text.txt is not an llm.c token file" --set data.tokenizer=null base.yaml
+  bad 3 "text.txt is not a token file" --set data.tokenizer=null base.yaml
   sed 's/tokenizer: byte, //; s/eval: eval.txt, //; s/eval_every: 4, //' base.yaml >tokens.yaml
-  bad 3 "magic.bin is not an llm.c token file" --set data.train=magic.bin tokens.yaml
+  bad 3 "magic.bin is not an llm.c token file" --set data.train=magic.bin \
+    --set data.format=llm.c tokens.yaml
+  bad 2 "'data.format' is that of token files" --set data.format=nanogpt base.yaml
   bad 3 "cut.bin is cut off: its header says 6000 tokens" --set data.train=cut.bin tokens.yaml
   bad 3 "vocab.bin: token 4321 (from 0) is 300, but model.vocab_size is 256" \
     --set data.train=vocab.bin tokens.yaml

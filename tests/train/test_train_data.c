@@ -40,12 +40,15 @@ static void write_text(const char *name, const char *text) {
 }
 
 static zr_data_options_t options_for(const char *const *patterns, size_t n) {
-  return (zr_data_options_t){.key = "data.train",
-                             .pattern = patterns,
-                             .n_patterns = n,
-                             .seq_len = 4,
-                             .vocab_size = 1000,
-                             .seed = 7};
+  zr_data_options_t options;
+  zr_data_defaults(&options);
+  options.key = "data.train";
+  options.pattern = patterns;
+  options.n_patterns = n;
+  options.seq_len = 4;
+  options.vocab_size = 1000;
+  options.seed = 7;
+  return options;
 }
 
 /* Message without the folder. */
@@ -85,12 +88,14 @@ static void bad_files_are_named(void **state) {
                "data.train: short.txt holds 4 tokens, one sample of data.seq_len = 4 needs 5; "
                "shorten data.seq_len or give more text");
   expect_error("short.txt", false, 4, 256, ZR_ERR_DATA,
-               "data.train: short.txt is 4 bytes long, a token file has 1024 bytes of header; for "
-               "plain text set data.tokenizer: byte");
+               "data.train: short.txt is not a token file (llm.c's header, or Megatron's .bin and "
+               ".idx); for plain text set data.tokenizer: byte, for 16-bit ids without a header "
+               "data.format: nanogpt");
   write_tokens("magic.bin", 7, 1, 4, 4, 0, 0);
-  expect_error("magic.bin", false, 4, 256, ZR_ERR_DATA,
-               "data.train: magic.bin is not an llm.c token file (it begins with 7, not 20240520); "
-               "for plain text set data.tokenizer: byte");
+  expect_error("magic.bin", false, 4, 1, ZR_ERR_DATA,
+               "data.train: magic.bin: token 0 (from 0) is 7, but model.vocab_size is 1; use the "
+               "model's own tokenizer or a larger vocabulary (the file has no known header and was "
+               "read as nanoGPT's uint16 ids)");
   write_tokens("version.bin", 20240520, 2, 4, 4, 0, 0);
   expect_error("version.bin", false, 4, 256, ZR_ERR_DATA,
                "data.train: version.bin has version 2 of the llm.c format, known is 1");
@@ -122,13 +127,13 @@ static void samples_run_over_files(void **state) {
   assert_int_equal(zr_data_n_samples(data), 5);
   int32_t tokens[4], targets[4];
   for (int64_t i = 0; i < 10; ++i) {
-    assert_int_equal(zr_data_sample(data, i, tokens, targets), ZR_OK);
+    assert_int_equal(zr_data_sample(data, i, tokens, targets, NULL), ZR_OK);
     for (int j = 0; j < 4; ++j) {
       assert_int_equal(tokens[j], 4 * (i % 5) + j);
       assert_int_equal(targets[j], 4 * (i % 5) + j + 1);
     }
   }
-  assert_int_equal(zr_data_sample_in_order(data, 5, tokens, targets), ZR_OK);
+  assert_int_equal(zr_data_sample_in_order(data, 5, tokens, targets, NULL), ZR_OK);
   assert_int_equal(tokens[3], 0);
   assert_int_equal(targets[3], -1);
   zr_data_close(data);
@@ -149,7 +154,7 @@ static void each_epoch_is_a_new_order(void **state) {
   int order[2][64], seen[64] = {0}, n_moved = 0, n_differ = 0;
   for (int i = 0; i < 128; ++i) {
     int32_t tokens[4], targets[4];
-    assert_int_equal(zr_data_sample(data, i, tokens, targets), ZR_OK);
+    assert_int_equal(zr_data_sample(data, i, tokens, targets, NULL), ZR_OK);
     order[i / 64][i % 64] = tokens[0] - '!';
     seen[tokens[0] - '!'] += 1;
   }
