@@ -86,6 +86,18 @@ static bool has_no_default(const zr_options_t *options, const char *key) {
   return row >= 0 && zr_config_table(&n_rows)[row].default_text == NULL;
 }
 
+/* Newer configurations of Hugging Face have one block of rotary angles: rope_parameters. */
+static void canonical(char key[KEY_BYTES]) {
+  static const char now[] = "model.rope_parameters", here[] = "model.rope_scaling";
+  static const char theta[] = "model.rope_scaling.rope_theta";
+  const size_t cut = sizeof now - 1, kept = sizeof here - 1;
+  if (strncmp(key, now, cut) == 0 && (key[cut] == '\0' || key[cut] == '.')) {
+    memmove(key + kept, key + cut, strlen(key + cut) + 1);
+    memcpy(key, here, kept);
+  }
+  if (strcmp(key, theta) == 0) memcpy(key, "model.rope_theta", sizeof "model.rope_theta");
+}
+
 static zr_status_t take_map(const walk_t *walk, const char *prefix, const zr_yaml_node_t *map);
 
 static zr_status_t take_node(const walk_t *walk, const char *key, const zr_yaml_node_t *node) {
@@ -115,6 +127,7 @@ static zr_status_t take_map(const walk_t *walk, const char *prefix, const zr_yam
     const zr_yaml_node_t *node = &walk->yaml->node[i];
     char key[KEY_BYTES];
     int used = snprintf(key, sizeof key, "%s%s%s", prefix, *prefix ? "." : "", node->key);
+    canonical(key);
     if (used < 0 || used >= KEY_BYTES) {
       char where[WHERE_BYTES];
       place(walk, node, where);

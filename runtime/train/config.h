@@ -33,7 +33,10 @@ typedef struct {
   /* model: the shape as given; zr_config_check resolves it into `model` */
   char *model_preset, *model_path;
   zr_option_list_t architectures;
-  int model_type, tie_word_embeddings;
+  int model_type, tie_word_embeddings, attention_bias, mlp_bias, hidden_act, rope_type;
+  int use_sliding_window;
+  int64_t sliding_window;
+  zr_option_list_t layer_types;
   zr_model_config_t shape, model;
   int64_t logits_chunk;
 
@@ -56,7 +59,7 @@ typedef struct {
 
   zr_option_bytes_t memory_device, memory_host, memory_disk, headroom;
   int order, recompute;
-  int64_t group, prefetch;
+  int64_t group, prefetch, recompute_every;
   int reduce;
   int device, comm;
   char *isa;
@@ -101,6 +104,8 @@ void zr_config_destroy(zr_config_file_t *config); /* NULL is fine */
 
 /* "key=value" of the command line. */
 zr_status_t zr_config_set(zr_config_file_t *config, const char *pair) ZR_MUST_CHECK;
+/* The model's shape; zr_config_check calls it. */
+zr_status_t zr_config_model(zr_config_file_t *config) ZR_MUST_CHECK;
 /* Numeric types and the loss scale; zr_config_check calls it. */
 zr_status_t zr_config_types(zr_config_file_t *config) ZR_MUST_CHECK;
 /* What needs no rank count and no data: refusals, "auto", the model's shape, the optimizer. */

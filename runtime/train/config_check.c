@@ -74,7 +74,6 @@ static zr_status_t refuse_rest(zr_config_file_t *config) {
   if (v->reduce != 0) return refuse(config, "reduce", "fast", "use tree");
   if (v->device == 2) return refuse(config, "backend.device", "cuda", "use cpu");
   if (v->comm == 3) return refuse(config, "backend.comm", "nccl", "use mpi");
-  if (v->recompute == 2) return refuse(config, "plan.recompute", "all", "use none");
   if (v->save_async) return refuse(config, "checkpoint.async", "true", "use false");
   if (v->export_hf) return refuse(config, "checkpoint.export_hf", v->export_hf, "leave it out");
   if (v->tokenizer && strcmp(v->tokenizer, "byte") != 0) {
@@ -82,154 +81,6 @@ static zr_status_t refuse_rest(zr_config_file_t *config) {
                   "use byte for plain text, or leave it out for token files");
   }
   return ZR_OK;
-}
-
-/* --- the model's shape ----------------------------------------------------------------------- */
-
-typedef struct {
-  const char *key;
-  size_t offset;
-  bool is_real;
-} shape_row_t;
-
-#define ROW(name, field, real) \
-  { "model." name, offsetof(zr_model_config_t, field), real }
-static const shape_row_t shape_rows[] = {
-    ROW("vocab_size", vocab_size, false),
-    ROW("hidden_size", hidden_size, false),
-    ROW("num_hidden_layers", n_layers, false),
-    ROW("num_attention_heads", n_heads, false),
-    ROW("num_key_value_heads", n_kv_heads, false),
-    ROW("head_dim", head_dim, false),
-    ROW("intermediate_size", intermediate_size, false),
-    ROW("max_position_embeddings", max_positions, false),
-    ROW("rms_norm_eps", norm_eps, true),
-    ROW("rope_theta", rope_theta, true),
-    ROW("initializer_range", initializer_range, true),
-};
-enum { N_SHAPE_ROWS = sizeof shape_rows / sizeof shape_rows[0] };
-static const char *const arch_classes[] = {"GPT2LMHeadModel", "LlamaForCausalLM"};
-static const char *const arch_types[] = {"gpt2", "llama"};
-
-static zr_status_t choose_arch(const zr_config_file_t *config, int *out_arch) {
-  const zr_config_t *v = &config->values;
-  int arch = -1;
-  if (v->architectures.n_items > 0) {
-    for (int i = 0; i < 2; ++i) {
-      if (strcmp(v->architectures.items[0], arch_classes[i]) == 0) arch = i;
-    }
-    if (arch < 0 || v->architectures.n_items > 1) {
-      return zr_options_complain(config->options, "model.architectures",
-                                 "must be GPT2LMHeadModel or LlamaForCausalLM, not '%.80s'",
-                                 v->architectures.items[v->architectures.n_items - 1]);
-    }
-  }
-  if (v->model_type != 2) {
-    if (arch >= 0 && arch != v->model_type) {
-      return zr_options_complain(config->options, "model.model_type",
-                                 "is %s, but model.architectures is %s; keep one",
-                                 arch_types[v->model_type], arch_classes[arch]);
-    }
-    arch = v->model_type;
-  }
-  *out_arch = arch;
-  return ZR_OK;
-}
-
-static zr_status_t start_shape(const zr_config_file_t *config, zr_model_config_t *out_shape) {
-  const zr_config_t *v = &config->values;
-  int arch = -1;
-  ZR_TRY(choose_arch(config, &arch));
-  if (v->model_preset != NULL) {
-    ZR_TRY(zr_model_preset(v->model_preset, out_shape));
-    if (arch >= 0 && arch != out_shape->arch) {
-      return zr_options_complain(config->options, "model.preset",
-                                 "'%s' is a %s, but model.* says %s; keep one", v->model_preset,
-                                 arch_types[out_shape->arch], arch_types[arch]);
-    }
-    return ZR_OK;
-  }
-  if (arch < 0) {
-    return zr_fail(ZR_ERR_CONFIG,
-                   "no model is given: set model.preset, or model.architectures (GPT2LMHeadModel, "
-                   "LlamaForCausalLM) with the shape in Hugging Face's names");
-  }
-  if (v->tokenizer != NULL && v->data_format != 0) {
-    return zr_options_complain(config->options, "data.format",
-                               "is that of token files, and data.tokenizer makes the files text; "
-                               "keep one");
-  }
-  zr_model_defaults((zr_arch_t)arch, out_shape);
-  return ZR_OK;
-}
-
-/* The shape's own fields win over the preset's or the architecture's. */
-static void overlay_shape(const zr_config_file_t *config, zr_model_config_t *shape) {
-  const char *given = (const char *)&config->values.shape;
-  for (int i = 0; i < N_SHAPE_ROWS; ++i) {
-    int64_t bits;
-    memcpy(&bits, given + shape_rows[i].offset, sizeof bits);
-    if (bits != 0) memcpy((char *)shape + shape_rows[i].offset, &bits, sizeof bits);
-  }
-  /* What hangs on a given field is derived again, unless it is given too. */
-  const zr_model_config_t *own = &config->values.shape;
-  if ((own->hidden_size || own->n_heads) && !own->head_dim) shape->head_dim = 0;
-  if (own->n_heads && !own->n_kv_heads) shape->n_kv_heads = 0;
-  if (own->hidden_size && !own->intermediate_size && shape->arch == ZR_ARCH_GPT2) {
-    shape->intermediate_size = 0;
-  }
-  if (config->values.tie_word_embeddings != ZR_OPTION_AUTO_BOOL) {
-    shape->tie_word_embeddings = config->values.tie_word_embeddings;
-  }
-}
-
-static zr_status_t check_length(zr_config_file_t *config, zr_model_config_t *shape) {
-  zr_config_t *v = &config->values;
-  if (v->seq_len == 0) {
-    return zr_fail(ZR_ERR_CONFIG, "data.seq_len is not given: set it to the tokens of a sample");
-  }
-  if (v->shape.max_positions == 0 && shape->arch == ZR_ARCH_LLAMA &&
-      shape->max_positions < v->seq_len) {
-    shape->max_positions = v->seq_len;
-  }
-  if (v->seq_len > shape->max_positions) {
-    return zr_options_complain(
-        config->options, "data.seq_len",
-        "= %lld is longer than the model's model.max_position_embeddings = %lld",
-        (long long)v->seq_len, (long long)shape->max_positions);
-  }
-  return ZR_OK;
-}
-
-static zr_status_t show_shape(zr_config_file_t *config) {
-  const zr_model_config_t *shape = &config->values.model;
-  for (int i = 0; i < N_SHAPE_ROWS; ++i) {
-    const char *field = (const char *)shape + shape_rows[i].offset;
-    int64_t integer;
-    double real;
-    memcpy(&integer, field, sizeof integer);
-    memcpy(&real, field, sizeof real);
-    if (integer == 0) continue; /* of the other architecture */
-    ZR_TRY(shape_rows[i].is_real ? put_double(config, shape_rows[i].key, real)
-                                 : put_int(config, shape_rows[i].key, integer));
-  }
-  ZR_TRY(put(config, "model.model_type", arch_types[shape->arch]));
-  ZR_TRY(put(config, "model.architectures", arch_classes[shape->arch]));
-  return put(config, "model.tie_word_embeddings", shape->tie_word_embeddings ? "true" : "false");
-}
-
-static zr_status_t resolve_model(zr_config_file_t *config) {
-  zr_config_t *v = &config->values;
-  zr_model_config_t shape;
-  ZR_TRY(start_shape(config, &shape));
-  overlay_shape(config, &shape);
-  if (v->tokenizer != NULL && v->shape.vocab_size == 0 && v->model_preset == NULL) {
-    shape.vocab_size = 256;
-  }
-  ZR_TRY(check_length(config, &shape));
-  ZR_TRY(zr_model_resolve(&shape));
-  v->model = shape;
-  return show_shape(config);
 }
 
 /* --- optimizer, run -------------------------------------------------------------------------- */
@@ -303,6 +154,11 @@ static zr_status_t resolve_run(zr_config_file_t *config) {
   if (v->data_train.n_items == 0) {
     return zr_fail(ZR_ERR_CONFIG, "data.train is not given: name token files or text files");
   }
+  if (v->tokenizer != NULL && v->data_format != 0) {
+    return zr_options_complain(config->options, "data.format",
+                               "is that of token files, and data.tokenizer makes the files text; "
+                               "keep one");
+  }
   if (!is_given(config, "run.dir")) ZR_TRY(put(config, "run.dir", v->run_dir));
   if (v->data_seed == ZR_OPTION_AUTO_INT) ZR_TRY(put_int(config, "data.seed", v->seed));
   if (v->stage == ZR_CHOICE_AUTO_STAGE) ZR_TRY(put(config, "zero_optimization.stage", "3"));
@@ -320,7 +176,7 @@ zr_status_t zr_config_check(zr_config_file_t *config) {
   ZR_TRY(zr_config_types(config));
   ZR_TRY(refuse_homes(config));
   ZR_TRY(refuse_rest(config));
-  ZR_TRY(resolve_model(config));
+  ZR_TRY(zr_config_model(config));
   ZR_TRY(resolve_optimizer(config));
   return resolve_run(config);
 }

@@ -61,6 +61,11 @@ static void print_units(const zr_zero_t *zero, FILE *out) {
   }
 }
 
+static const char *recompute_name(const zr_zero_options_t *options) {
+  static const char *const name[] = {"none", "attention", "full"};
+  return name[options->recompute];
+}
+
 void zr_report_print(const zr_zero_t *zero, FILE *out) {
   const zr_zero_options_t *o = &zero->options;
   const zr_plan_t *plan = zr_program_find(zero->program, "step");
@@ -70,11 +75,11 @@ void zr_report_print(const zr_zero_t *zero, FILE *out) {
   zr_report_hash(zero, hash);
   (void)fprintf(out,
                 "plan %s: stage %d, %d rank%s, %lld micro-batch%s of %lld x %lld tokens each, "
-                "order %s, group 2^%lld, prefetch %lld\n",
+                "order %s, group 2^%lld, prefetch %lld, recompute %s\n",
                 hash, o->stage, o->n_ranks, o->n_ranks == 1 ? "" : "s", (long long)o->n_micro,
                 o->n_micro == 1 ? "" : "es", (long long)o->run.micro_batch,
                 (long long)o->run.seq_len, o->order == ZR_ORDER_DEPTH ? "depth" : "breadth",
-                (long long)o->group, (long long)o->prefetch);
+                (long long)o->group, (long long)o->prefetch, recompute_name(o));
   (void)fprintf(out, "parameters: %lld, padded %lld, in %s; sums of gradients in %s\n",
                 (long long)zero->n_params, (long long)zero->n_params_padded,
                 zr_dtype_name(o->run.dtype), zr_dtype_name(o->grad_dtype));
@@ -151,14 +156,14 @@ json_t *zr_report_json(const zr_zero_t *zero) {
   }
   char hash[17];
   zr_report_hash(zero, hash);
-  return json_pack("{s:s, s:s, s:s, s:i, s:i, s:I, s:s, s:I, s:I, s:I, s:I, s:b, s:o, s:o}", "hash",
-                   hash, "dtype", zr_dtype_name(o->run.dtype), "grad_dtype",
-                   zr_dtype_name(o->grad_dtype), "stage", o->stage, "ranks", o->n_ranks,
-                   "micro_batches", (json_int_t)o->n_micro, "order",
-                   o->order == ZR_ORDER_DEPTH ? "depth" : "breadth", "group", (json_int_t)o->group,
-                   "prefetch", (json_int_t)o->prefetch, "params", (json_int_t)zero->n_params,
-                   "params_padded", (json_int_t)zero->n_params_padded, "split_is_exact",
-                   (int)zr_zero_split_is_exact(o), "units", units_json(zero), "plans", plans);
+  return json_pack(
+      "{s:s, s:s, s:s, s:i, s:i, s:I, s:s, s:I, s:I, s:s, s:I, s:I, s:b, s:o, s:o}", "hash", hash,
+      "dtype", zr_dtype_name(o->run.dtype), "grad_dtype", zr_dtype_name(o->grad_dtype), "stage",
+      o->stage, "ranks", o->n_ranks, "micro_batches", (json_int_t)o->n_micro, "order",
+      o->order == ZR_ORDER_DEPTH ? "depth" : "breadth", "group", (json_int_t)o->group, "prefetch",
+      (json_int_t)o->prefetch, "recompute", recompute_name(o), "params", (json_int_t)zero->n_params,
+      "params_padded", (json_int_t)zero->n_params_padded, "split_is_exact",
+      (int)zr_zero_split_is_exact(o), "units", units_json(zero), "plans", plans);
 }
 
 static zr_status_t write_text(const zr_zero_t *zero, FILE *out) {

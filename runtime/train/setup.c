@@ -66,6 +66,8 @@ void zr_setup_zero_options(const zr_config_file_t *config, const zr_setup_place_
   o->group = v->group == ZR_OPTION_AUTO_INT ? ZR_GROUP_AUTO : v->group;
   o->order = v->order == ZR_CHOICE_AUTO_ORDER ? ZR_ORDER_DEPTH : v->order;
   o->prefetch = v->prefetch == ZR_OPTION_AUTO_INT ? ZR_PREFETCH_AUTO : v->prefetch;
+  o->recompute = v->recompute;
+  o->recompute_every = v->recompute_every;
   o->digest = v->digest != ZR_DIGEST_NONE;
   o->decay_matrices = v->decay == 1;
   o->eval = v->data_eval.n_items > 0;

@@ -117,10 +117,11 @@ static const bad_t bad[] = {
      "cfg.yaml:1:7: 'run.steps' must be an integer of at least 1, not '2.5'"},
     {"!{}\n", 1,
      "no model is given: set model.preset, or model.architectures (GPT2LMHeadModel, "
-     "LlamaForCausalLM) with the shape in Hugging Face's names"},
+     "LlamaForCausalLM, MistralForCausalLM, Qwen2ForCausalLM, Qwen3ForCausalLM) with the shape in "
+     "Hugging Face's names"},
     {"!model: {architectures: [BertModel]}\n", 1,
-     "cfg.yaml:1:9: 'model.architectures' must be GPT2LMHeadModel or LlamaForCausalLM, not "
-     "'BertModel'"},
+     "cfg.yaml:1:9: 'model.architectures' must be one of GPT2LMHeadModel, LlamaForCausalLM, "
+     "MistralForCausalLM, Qwen2ForCausalLM, Qwen3ForCausalLM, not 'BertModel'"},
     {"!model: {model_type: gpt2, n_embd: 64, n_layer: 2, n_head: 4, n_positions: 16}\n"
      "data: {train: a, seq_len: 32}\nrun: {steps: 1}\n",
      1,
