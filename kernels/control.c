@@ -1,6 +1,7 @@
 #include "kernels/control.h"
 
 #include <math.h>
+#include <stdbool.h>
 #include <string.h>
 
 static const double pi = 3.14159265358979323846;
@@ -22,28 +23,75 @@ static double warmup_factor(const zr_schedule_params_t *schedule, int64_t step) 
   return log((double)step + 1.0) / log((double)schedule->warmup_steps);
 }
 
-/* 0 at the end of the warm-up, 1 at total_steps and after it. */
-static double decay_progress(const zr_schedule_params_t *schedule, int64_t step) {
-  int64_t length = schedule->total_steps - schedule->warmup_steps;
-  int64_t done = step - schedule->warmup_steps;
-  if (done <= 0) return 0.0;
-  return done >= length ? 1.0 : (double)done / (double)length;
+/* 0 at step `begin`, 1 at step `end` and after it. */
+static double progress(int64_t begin, int64_t end, int64_t step) {
+  if (step >= end) return 1.0;
+  return step <= begin ? 0.0 : (double)(step - begin) / (double)(end - begin);
+}
+
+/* What is left of the range of learning rates. */
+static double left_at(zr_decay_shape_t shape, double x) {
+  switch (shape) {
+    case ZR_DECAY_COSINE:
+      return 0.5 * (1.0 + cos(pi * x));
+    case ZR_DECAY_1_SQRT:
+      return 1.0 - sqrt(x);
+    default:
+      return 1.0 - x;
+  }
+}
+
+/* --- one cycle ------------------------------------------------------------------------------- */
+
+/* 0 at the ends of the cycle, 1 at its peak. */
+static double cycle_height(const zr_one_cycle_t *cycle, double n) {
+  bool rises = n <= cycle->first_steps;
+  double height = rises ? n / cycle->first_steps
+                        : (cycle->first_steps + cycle->second_steps - n) / cycle->second_steps;
+  int64_t stairs = rises ? cycle->first_stairs : cycle->second_stairs;
+  return stairs > 0 ? floor(height * (double)stairs) / (double)stairs : height;
+}
+
+static double cycle_lr(const zr_schedule_params_t *schedule, int64_t step) {
+  const zr_one_cycle_t *cycle = &schedule->cycle;
+  double n = (double)(step - 1), after = n - (cycle->first_steps + cycle->second_steps);
+  if (after <= 0) {
+    return schedule->min_lr + (schedule->lr - schedule->min_lr) * cycle_height(cycle, n);
+  }
+  if (cycle->decay_steps <= 0) return schedule->min_lr;
+  return schedule->min_lr / (1.0 + cycle->decay_rate * (after / cycle->decay_steps));
+}
+
+void zr_schedule_betas(const zr_schedule_params_t *schedule, int64_t step, double *beta1,
+                       double *beta2) {
+  const zr_one_cycle_t *cycle = &schedule->cycle;
+  if (schedule->kind != ZR_SCHEDULE_ONE_CYCLE || !cycle->cycle_momentum) return;
+  double n = (double)(step - 1), height = 0;
+  if (n <= cycle->first_steps + cycle->second_steps) height = cycle_height(cycle, n);
+  *beta1 = cycle->max_momentum - (cycle->max_momentum - cycle->min_momentum) * height;
+  *beta2 = 0.99;
 }
 
 double zr_schedule_lr(const zr_schedule_params_t *schedule, int64_t step) {
+  if (schedule->kind == ZR_SCHEDULE_ONE_CYCLE) return cycle_lr(schedule, step);
   double factor = warmup_factor(schedule, step);
   if (factor < 1.0) {
     return schedule->warmup_min_lr + (schedule->lr - schedule->warmup_min_lr) * factor;
   }
   double range = schedule->lr - schedule->min_lr;
-  double progress = decay_progress(schedule, step);
+  int64_t begin = schedule->warmup_steps, end = schedule->total_steps;
   switch ((zr_schedule_t)schedule->kind) {
     case ZR_SCHEDULE_WARMUP_LINEAR:
     case ZR_SCHEDULE_WARMUP_LOG_LINEAR:
-      return schedule->min_lr + range * (1.0 - progress);
+      return schedule->min_lr + range * left_at(ZR_DECAY_LINEAR, progress(begin, end, step));
     case ZR_SCHEDULE_WARMUP_COSINE:
     case ZR_SCHEDULE_WARMUP_LOG_COSINE:
-      return schedule->min_lr + range * (0.5 * (1.0 + cos(pi * progress)));
+      step += schedule->cosine_ahead;
+      return schedule->min_lr + range * left_at(ZR_DECAY_COSINE, progress(begin, end, step));
+    case ZR_SCHEDULE_WSD:
+      if (end - schedule->decay_steps > begin) begin = end - schedule->decay_steps;
+      return schedule->min_lr +
+             range * left_at((zr_decay_shape_t)schedule->decay_shape, progress(begin, end, step));
     default:
       return schedule->lr;
   }
@@ -118,22 +166,25 @@ static double clip_coefficient(double max_grad_norm, double grad_norm) {
   return coefficient < 1.0 ? coefficient : 1.0;
 }
 
-/* What AdamW's update number `step` reads; all in double, cast once. */
+/* What update number `step` reads; all in double, cast once. */
 static void derive_update(zr_control_t *ctl, int64_t step) {
-  double t = (double)step, lr = ctl->lr_now;
+  double t = (double)step, lr = ctl->lr_now, beta1 = ctl->beta1, beta2 = ctl->beta2;
+  zr_schedule_betas(&ctl->schedule, step, &beta1, &beta2);
   ctl->lr_f32 = (float)lr;
   ctl->decay_mul = ctl->l2 ? 1.0f : (float)(1.0 - lr * ctl->weight_decay);
-  ctl->step_size = (float)lr;
+  ctl->step_size = (float)(lr / (1.0 + (t - 1.0) * ctl->lr_decay));
   ctl->inv_sqrt_bias2 = 1.0f;
   if (ctl->bias_correction) {
-    ctl->step_size = (float)(lr / (1.0 - pow(ctl->beta1, t)));
-    ctl->inv_sqrt_bias2 = (float)(1.0 / sqrt(1.0 - pow(ctl->beta2, t)));
+    ctl->step_size = (float)(lr / (1.0 - pow(beta1, t)));
+    ctl->inv_sqrt_bias2 = (float)(1.0 / sqrt(1.0 - pow(beta2, t)));
   }
-  ctl->beta1_f32 = (float)ctl->beta1;
-  ctl->beta2_f32 = (float)ctl->beta2;
-  ctl->one_minus_beta1 = (float)(1.0 - ctl->beta1);
-  ctl->one_minus_beta2 = (float)(1.0 - ctl->beta2);
+  ctl->beta1_f32 = (float)beta1;
+  ctl->beta2_f32 = (float)beta2;
+  ctl->one_minus_beta1 = (float)(1.0 - beta1);
+  ctl->one_minus_beta2 = (float)(1.0 - beta2);
   ctl->eps_f32 = (float)ctl->eps;
+  ctl->momentum_f32 = (float)ctl->momentum;
+  ctl->gain = step == 1 ? 1.0f : (float)(1.0 - ctl->dampening);
 }
 
 void zr_control_update(zr_control_t *ctl) {

@@ -19,17 +19,50 @@ typedef enum {
   ZR_SCHEDULE_WARMUP_LINEAR,     /* then linear to min_lr at total_steps (WarmupDecayLR) */
   ZR_SCHEDULE_WARMUP_COSINE,     /* then half a cosine to min_lr at total_steps */
   ZR_SCHEDULE_WARMUP_LOG_LINEAR, /* the two above with the logarithmic warm-up: DeepSpeed's */
-  ZR_SCHEDULE_WARMUP_LOG_COSINE  /* default in WarmupDecayLR and WarmupCosineLR */
+  ZR_SCHEDULE_WARMUP_LOG_COSINE, /* default in WarmupDecayLR and WarmupCosineLR */
+  ZR_SCHEDULE_ONE_CYCLE,         /* DeepSpeed's OneCycle: zr_one_cycle_t */
+  ZR_SCHEDULE_WSD /* linear warm-up, constant, then down to min_lr in the last decay_steps before
+                     total_steps */
 } zr_schedule_t;
 
-/* The learning rate of update `step` (from 1), in double. Pure. The warm-up is DeepSpeed's WarmupLR
- * with its last_batch_iteration = step, so that the first update is not lost to a rate of zero. */
+/* The last part of ZR_SCHEDULE_WSD over progress x from 0 to 1; Hugging Face's names. */
+typedef enum {
+  ZR_DECAY_LINEAR = 0, /* 1 - x */
+  ZR_DECAY_COSINE,     /* (1 + cos(pi x)) / 2 */
+  ZR_DECAY_1_SQRT      /* 1 - sqrt(x) */
+} zr_decay_shape_t;
+
+/* Update `step` stands at n = step - 1 of the cycle, as DeepSpeed runs it: it rises from
+ * schedule.min_lr to schedule.lr in first_steps, falls back in second_steps, and then goes on as
+ * min_lr / (1 + decay_rate (n - first_steps - second_steps) / decay_steps), or stays if one of the
+ * two is 0. With stairs, a half moves in so many jumps. With cycle_momentum, beta1 runs the other
+ * way, from max_momentum to min_momentum and back where it stays, and beta2 is 0.99. */
+typedef struct {
+  double first_steps, second_steps; /* > 0 */
+  int64_t first_stairs, second_stairs;
+  double decay_steps, decay_rate;
+  int64_t cycle_momentum;
+  double min_momentum, max_momentum;
+} zr_one_cycle_t;
+
+/* The learning rate of update `step` (from 1), in double. Pure. DeepSpeed's warm-up and decay with
+ * their last_batch_iteration = step, so that the first update is not lost to a rate of zero.
+ * Edges: warmup_steps 0 is none, and 1 is none too, for update 1 ends it (DeepSpeed takes 2 for
+ * both: so does the configuration of its types). A decay has reached min_lr at total_steps, at
+ * once where the warm-up is as long as the run, and stays there. */
 typedef struct {
   int64_t kind; /* zr_schedule_t */
   double lr, min_lr, warmup_min_lr;
   int64_t warmup_steps, total_steps;
+  int64_t decay_steps, decay_shape; /* WSD; zr_decay_shape_t */
+  int64_t cosine_ahead; /* 1: the cosine is one step ahead, as in DeepSpeed's WarmupCosineLR: min_lr
+                           at total_steps - 1 */
+  zr_one_cycle_t cycle;
 } zr_schedule_params_t;
 double zr_schedule_lr(const zr_schedule_params_t *schedule, int64_t step);
+/* The betas of update `step`: those given, unless the schedule has its own. */
+void zr_schedule_betas(const zr_schedule_params_t *schedule, int64_t step, double *beta1,
+                       double *beta2);
 
 /* Loss scaling for fp16: gradients are those of loss * scale. DeepSpeed's rules (DynamicLossScaler)
  * and, in brackets, its defaults. A step whose loss or gradient is not finite is skipped. Each such
@@ -79,7 +112,11 @@ typedef struct {
   double beta1, beta2, eps, weight_decay;
   double max_grad_norm;    /* 0: no clipping */
   int64_t bias_correction; /* 1: as torch */
-  int64_t l2; /* 1: weight decay is added to the gradient (Adam), 0: decoupled (AdamW) */
+  int64_t l2; /* 1: weight decay is added to the gradient (Adam, SGD, Adagrad), 0: decoupled */
+  double momentum, dampening; /* SGD */
+  int64_t nesterov;           /* SGD */
+  double lr_decay;            /* Adagrad */
+  uint64_t seed;              /* of the rounding of 16-bit states */
   zr_loss_scale_params_t scale_params;
 
   /* persistent counters: saved in checkpoints */
@@ -97,7 +134,7 @@ typedef struct {
   zr_exact_sum_t loss;
   int64_t flags; /* ranks that ask for: low 32 bits save, high 32 bits stop */
   /* all-reduce 3: after the update */
-  uint64_t digest_sum[2]; /* parameters; both moments */
+  uint64_t digest_sum[2]; /* parameters; states of the optimizer */
   int64_t n_bad_params;
 
   /* derived; fp32 values are what kernels use */
@@ -106,10 +143,12 @@ typedef struct {
   int64_t scale_at_min;
   float clip_coef;         /* (float)(clip / scale_now): what gradients are multiplied with */
   float lr_f32, decay_mul; /* decay_mul = (float)(1 - lr wd) computed in double */
-  float step_size;         /* (float)(lr / (1 - beta1^t)) */
-  float inv_sqrt_bias2;    /* (float)(1 / sqrt(1 - beta2^t)) */
+  float step_size; /* (float)(lr / (1 - beta1^t)); Adagrad: (float)(lr / (1 + (t - 1) lr_decay)) */
+  float inv_sqrt_bias2; /* (float)(1 / sqrt(1 - beta2^t)) */
   float beta1_f32, beta2_f32, one_minus_beta1, one_minus_beta2, eps_f32;
-  int64_t skip;                                /* 1: non-finite norm or loss */
+  float momentum_f32;
+  float gain;   /* (float)(1 - dampening); 1 at update 1: torch's buffer begins as a gradient */
+  int64_t skip; /* 1: non-finite norm or loss */
   zr_step_record_t record[ZR_CONTROL_RECORDS]; /* of iteration i in slot i % ZR_CONTROL_RECORDS */
 } zr_control_t;
 
@@ -123,11 +162,6 @@ void zr_control_count(zr_control_t *ctl);
 void zr_control_update(zr_control_t *ctl);
 void zr_control_end(zr_control_t *ctl);
 
-/* AdamW for one element: the one formula, by explicit fmaf, true sqrt and division, no contraction;
- * vector versions do the same operations in the same order. torch.optim.AdamW: decay first, epsilon
- * after bias correction. g = grad * clip_coef                  (l2: g = fmaf(wd, p, g)) p = decays
- * ? p * decay_mul : p m = fmaf(one_minus_beta1, g - m, m) v = fmaf(one_minus_beta2, g * g, beta2 *
- * v) d = sqrtf(v) * inv_sqrt_bias2 + eps p = p - step_size * (m / d)           (fmaf(-step_size, m
- * / d, p)) */
+/* The formulas that read it: kernels/adamw.h, kernels/optimizer.h. */
 
 #endif

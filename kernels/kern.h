@@ -28,7 +28,8 @@
  * fp16, and one sum type for parameter gradients (grad_accum_dtype): fp32 or bf16. shape.dtype[]
  * says what each operand has. Always fp32: statistics, lse, the rotary table; always f64: losses.
  * Kernels load to fp32, compute as in fp32 and round once, to nearest even, where they store;
- * accumulating adds in fp32 and rounds once. With bf16 parameters the fp32 master is
+ * a value that accumulates is rounded to the sum's type first, then added in fp32 and rounded: the
+ * bits of writing it and adding it later. With bf16 parameters the fp32 master is
  * (param << 16) + low as bits, low a signed 16-bit number; fp16 keeps a whole fp32 master in low.
  */
 typedef enum {
@@ -127,6 +128,13 @@ typedef enum {
    * * shard), so that each logical element is counted once over the ranks. {param A, g R, exp_avg
    * A, exp_avg_sq A, layout R, ctl A, low A?} */
   ZR_OP_ADAMW,
+  /* The same for the other optimizers (kernels/optimizer.h has their formulas): the operands stand
+   * where AdamW's do, a state that they have no use for is absent. A state of any of them may be
+   * bf16: it is rounded stochastically (optimizer.h) where it is stored.
+   * {param A, g R, momentum_buffer A?, none A?, layout R, ctl A, low A?}; no buffer: no momentum */
+  ZR_OP_SGD,
+  ZR_OP_LION,    /* {param A, g R, exp_avg A, none A?, layout R, ctl A, low A?} */
+  ZR_OP_ADAGRAD, /* {param A, g R, sum A, none A?, layout R, ctl A, low A?} */
 
   /* --- collectives: executed by comm.h's backend, not by kernels */
   ZR_OP_ALL_GATHER, /* flat[r] = shard of rank r.  shard may be flat[rank] itself.  {shard R, flat
@@ -185,17 +193,33 @@ enum { ZR_ELEMS }; /* gelu, swiglu, add, their gradients, fill, accumulate, bloc
 enum { ZR_HEAD_ROWS, ZR_HEAD_HIDDEN, ZR_HEAD_VOCAB, ZR_HEAD_VOCAB_PADDED, ZR_HEAD_CHUNK };
 enum { ZR_FETCH_MICRO, ZR_FETCH_ROWS };
 enum { ZR_ROWS }; /* count, loss_sum */
+/* and the other optimizers */
 enum { ZR_ADAMW_ELEMS, ZR_ADAMW_FIRST, ZR_ADAMW_FIRST_PER_RANK, ZR_ADAMW_SHARD };
 enum {
   ZR_COMM_SHARD_BYTES
 }; /* all_gather, reduce_scatter; all_reduce and broadcast: bytes in all */
+
+/* Operands of every optimizer; at most ZR_MAX_STATES states from ZR_UPDATE_STATE on. */
+enum {
+  ZR_UPDATE_PARAM,
+  ZR_UPDATE_GRAD,
+  ZR_UPDATE_STATE,
+  ZR_UPDATE_LAYOUT = 4,
+  ZR_UPDATE_CTL,
+  ZR_UPDATE_LOW,
+  ZR_MAX_STATES = 2
+};
+
+static inline int zr_kern_is_update(int32_t kind) {
+  return kind >= ZR_OP_ADAMW && kind <= ZR_OP_ADAGRAD;
+}
 
 enum { ZR_MAX_OPERANDS = 8, ZR_MAX_ATTRS = 6, ZR_BLOCK_ELEMS = 1024, ZR_FLAT_ALIGN_ELEMS = 64 };
 
 /* One tensor's place in a flat, as the optimizer sees it; sorted by begin. Gaps are padding. */
 typedef struct {
   int64_t begin, end;     /* flat elements, end exclusive: logical elements only */
-  uint64_t digest_key[3]; /* of the parameter and its two moments (base/digest.h) */
+  uint64_t digest_key[3]; /* of the parameter and its states (base/digest.h) */
   int64_t decays;         /* 0 or 1 */
 } zr_kern_tensor_t;
 

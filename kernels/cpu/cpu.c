@@ -42,6 +42,9 @@ static const zr_cpu_kind_t *const kinds[ZR_N_OP_KINDS] = {
     [ZR_OP_SHARD_ADD] = &zr_cpu_accumulate,
     [ZR_OP_BLOCK_NORM] = &zr_cpu_block_norm,
     [ZR_OP_ADAMW] = &zr_cpu_adamw,
+    [ZR_OP_SGD] = &zr_cpu_sgd,
+    [ZR_OP_LION] = &zr_cpu_lion,
+    [ZR_OP_ADAGRAD] = &zr_cpu_adagrad,
 };
 
 static const zr_cpu_kind_t *kind_of(const zr_kern_shape_t *shape) {
@@ -58,7 +61,9 @@ static int64_t scratch_bytes(const zr_kern_t *kern, const zr_kern_shape_t *shape
  */
 
 /* Types of the operands of each kind: T the compute type, the same for all; S a sum type; A one
- * that T is added to; F fp32; * L what completes a parameter's master; '.' not a matter of types.
+ * that T is added to; F fp32;
+ * M a state of an optimizer, fp32 or bf16; N never there; L what completes a parameter's master;
+ * '.' not a matter of types.
  */
 static const char *const types[ZR_N_OP_KINDS] = {
     [ZR_OP_EMBEDDING] = ".TTT",    [ZR_OP_EMBEDDING_GRAD] = ".TSS",
@@ -74,7 +79,9 @@ static const char *const types[ZR_N_OP_KINDS] = {
     [ZR_OP_ADD] = "TTT",           [ZR_OP_HEAD_LOSS] = "TT...TS",
     [ZR_OP_HEAD_EVAL] = "TT",      [ZR_OP_FILL] = "T",
     [ZR_OP_ACCUMULATE] = "TA",     [ZR_OP_SHARD_ADD] = "TA",
-    [ZR_OP_BLOCK_NORM] = "S",      [ZR_OP_ADAMW] = "TSFF..L",
+    [ZR_OP_BLOCK_NORM] = "S",      [ZR_OP_ADAMW] = "TSMM..L",
+    [ZR_OP_SGD] = "TSMN..L",       [ZR_OP_LION] = "TSMN..L",
+    [ZR_OP_ADAGRAD] = "TSMN..L",
 };
 
 /* Whether an operand of type class `class` may have `dtype` where the compute type is `compute`. */
@@ -87,6 +94,10 @@ static int may_have(char class, zr_dtype_t dtype, zr_dtype_t compute) {
       return dtype != ZR_I16 && (!half || compute == ZR_F32 || dtype == compute);
     case 'S':
       return dtype != ZR_I16;
+    case 'M':
+      return dtype == ZR_BF16 || dtype == ZR_F32;
+    case 'N':
+      return 0;
     case 'L':
       return compute == ZR_BF16 ? dtype == ZR_I16 : dtype == ZR_F32;
     default:
@@ -115,9 +126,12 @@ static zr_status_t check_shape(const zr_kern_shape_t *shape) {
                      kind->name, zr_dtype_name(compute), zr_dtype_name(dtype), (int)i);
     }
   }
-  if (shape->kind == ZR_OP_ADAMW && compute != ZR_F32 && !(shape->present >> 6 & 1))
-    return zr_fail(ZR_ERR_UNSUPPORTED, "cpu: adamw in %s needs the rest of its master parameters",
-                   zr_dtype_name(compute));
+  if (shape->kind == ZR_OP_ADAMW &&
+      shape->dtype[ZR_UPDATE_STATE] != shape->dtype[ZR_UPDATE_STATE + 1])
+    return zr_fail(ZR_ERR_UNSUPPORTED, "cpu: adamw has states of one type only");
+  if (zr_kern_is_update(shape->kind) && compute != ZR_F32 && !(shape->present >> ZR_UPDATE_LOW & 1))
+    return zr_fail(ZR_ERR_UNSUPPORTED, "cpu: %s in %s needs the rest of its master parameters",
+                   kind->name, zr_dtype_name(compute));
   return ZR_OK;
 }
 

@@ -53,7 +53,7 @@ extern const zr_cpu_kind_t zr_cpu_gelu, zr_cpu_gelu_grad, zr_cpu_swiglu, zr_cpu_
 extern const zr_cpu_kind_t zr_cpu_head_loss, zr_cpu_head_eval;
 extern const zr_cpu_kind_t zr_cpu_nop, zr_cpu_count, zr_cpu_loss_sum, zr_cpu_control_begin,
     zr_cpu_control_count, zr_cpu_control_update, zr_cpu_control_end;
-extern const zr_cpu_kind_t zr_cpu_block_norm, zr_cpu_adamw;
+extern const zr_cpu_kind_t zr_cpu_block_norm, zr_cpu_adamw, zr_cpu_sgd, zr_cpu_lion, zr_cpu_adagrad;
 
 static inline zr_cpu_type_t zr_cpu_type(const zr_kern_shape_t *shape, int operand) {
   int dtype = shape->dtype[operand];

@@ -52,14 +52,28 @@ typedef struct {
   float inv_tokens; /* factor of the gradient */
 } zr_cpu_head_row_t;
 
-/* Constants of AdamW for a range that decays throughout or not at all. */
+/* Constants of an optimizer for a range that decays throughout or not at all. */
 typedef struct {
+  int32_t kind; /* ZR_OP_ADAMW, ... */
   float clip_coef, decay_mul, step_size, inv_sqrt_bias2;
   float beta2, one_minus_beta1, one_minus_beta2, eps;
+  float momentum, gain;
   float l2; /* weight decay added to the gradient; used if use_l2 */
   int use_l2;
   int decays; /* decay_mul is used */
-} zr_cpu_adamw_t;
+  int nesterov;
+} zr_cpu_update_t;
+
+/* Operands of a range of elements of one tensor. */
+typedef struct {
+  void *p, *low; /* low: bf16: 16 bits below p, fp16: the fp32 master, fp32: NULL */
+  const void *g;
+  zr_cpu_type_t g_type;
+  void *state[2];            /* NULL: the optimizer has none */
+  int half_states;           /* bf16 instead of fp32 */
+  uint64_t round_key, index; /* half_states: of the tensor; of the first element in it */
+  float *master, *seen[2];   /* where to copy masters and states to as they were stored, or NULL */
+} zr_cpu_update_range_t;
 
 typedef struct {
   int64_t elem_bytes;
@@ -105,11 +119,8 @@ typedef struct {
   double (*head_row)(const zr_cpu_head_row_t *row); /* the row's loss */
 
   double (*block_norm)(const void *g); /* ZR_BLOCK_ELEMS elements */
-  /* p, its master in low (bf16: 16 bits below p, fp16: fp32, fp32: none) and, of type g_type, g.
-   * Masters are copied to `master` if that is not NULL. Returns the number of non-finite
-   * parameters. */
-  int64_t (*adamw)(const zr_cpu_adamw_t *c, int64_t n, void *p, void *low, const void *g,
-                   zr_cpu_type_t g_type, float *m, float *v, float *master);
+  /* Returns the number of non-finite parameters. */
+  int64_t (*update)(const zr_cpu_update_t *c, int64_t n, const zr_cpu_update_range_t *r);
   uint64_t (*digest)(int64_t n, uint64_t key, uint64_t first, const float *x);
 } zr_cpu_rows_t;
 

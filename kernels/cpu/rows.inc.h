@@ -4,6 +4,7 @@
 #include "kernels/cpu/rows_attention.inc.h"
 #include "kernels/cpu/rows_head.inc.h"
 #include "kernels/cpu/rows_norm.inc.h"
+#include "kernels/cpu/rows_optimizer.inc.h"
 #include "kernels/cpu/rows_pointwise.inc.h"
 #include "kernels/cpu/rows_product.inc.h"
 #include "kernels/cpu/rows_update.inc.h"
@@ -38,7 +39,7 @@ const zr_cpu_rows_t ZR_ROWS_TABLE = {
     .dot = row_dot,
     .head_row = head_row,
     .block_norm = update_block_norm,
-    .adamw = update_adamw,
+    .update = update_range,
     .digest = update_digest,
 };
 #endif

@@ -34,7 +34,10 @@ static const ref_run_fn_t run_of[ZR_N_OP_KINDS] = {
     [ZR_OP_ACCUMULATE] = ref_accumulate,
     [ZR_OP_SHARD_ADD] = ref_accumulate,
     [ZR_OP_BLOCK_NORM] = ref_block_norm,
-    [ZR_OP_ADAMW] = ref_adamw,
+    [ZR_OP_ADAMW] = ref_update,
+    [ZR_OP_SGD] = ref_update,
+    [ZR_OP_LION] = ref_update,
+    [ZR_OP_ADAGRAD] = ref_update,
 };
 
 zr_status_t ref_check_indices(const int32_t *index, int64_t n, int64_t low, int64_t bound) {

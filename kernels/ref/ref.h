@@ -47,7 +47,7 @@ zr_status_t ref_head_eval(const zr_kern_call_t *call);
 zr_status_t ref_fill(const zr_kern_call_t *call);
 zr_status_t ref_accumulate(const zr_kern_call_t *call);
 zr_status_t ref_block_norm(const zr_kern_call_t *call);
-zr_status_t ref_adamw(const zr_kern_call_t *call);
+zr_status_t ref_update(const zr_kern_call_t *call); /* every optimizer */
 
 /* Doubles of scratch a shape needs: the same for all types. */
 int64_t ref_scratch_elems(const zr_kern_shape_t *shape);

@@ -6,9 +6,10 @@
 /* Operands of each kind, '?' after one that may be absent:
  *   r the compute type, the same for all of a call: fp32, bf16 or fp16
  *   g a sum of gradients: fp32 or bf16       a any of the three       f fp32
- *   l what the master has beside its parameter
+ *   l what the master has beside its parameter    m a state of an optimizer: fp32 or bf16
+ *   n never there
  *   i i32    d f64    s scratch (may be where this backend uses none)    . another type
- * With a backend opened for ZR_F64 each of r, g, a, f is a double, and there is no l. */
+ * With a backend opened for ZR_F64 each of r, g, a, f, m is a double, and there is no l. */
 static const char *const signature[ZR_N_OP_KINDS] = {
     [ZR_OP_NOP] = "",
     [ZR_OP_EMBEDDING] = "irr?r",
@@ -44,17 +45,21 @@ static const char *const signature[ZR_N_OP_KINDS] = {
     [ZR_OP_ACCUMULATE] = "aa",
     [ZR_OP_SHARD_ADD] = "aa",
     [ZR_OP_BLOCK_NORM] = "g.",
-    [ZR_OP_ADAMW] = "rgff..l?",
+    [ZR_OP_ADAMW] = "rgmm..l?",
+    [ZR_OP_SGD] = "rgm?n?..l?",
+    [ZR_OP_LION] = "rgmn?..l?",
+    [ZR_OP_ADAGRAD] = "rgmn?..l?",
 };
 
 /* `compute` is the type of the call's first 'r' operand. */
 static bool type_fits(zr_dtype_t backend, char type, zr_dtype_t dtype, zr_dtype_t compute) {
-  bool is_real = type == 'r' || type == 'g' || type == 'a' || type == 'f';
+  bool is_real = type == 'r' || type == 'g' || type == 'a' || type == 'f' || type == 'm';
   if (is_real && backend == ZR_F64) return dtype == ZR_F64;
   switch (type) {
     case 'r':
       return dtype == compute && (dtype == ZR_F32 || dtype == ZR_BF16 || dtype == ZR_F16);
     case 'g':
+    case 'm':
       return dtype == ZR_F32 || dtype == ZR_BF16;
     case 'a':
       return dtype == ZR_F32 || dtype == ZR_BF16 || dtype == ZR_F16;
@@ -80,6 +85,9 @@ static zr_status_t check_presence(const zr_kern_shape_t *shape, int operand, cha
     return zr_fail(ZR_ERR_INVALID_ARGUMENT, "ref: parameters of %s %s the rest of a master",
                    zr_dtype_name(compute), wanted ? "need" : "have no use for");
   }
+  if (type == 'n' && present)
+    return zr_fail(ZR_ERR_INVALID_ARGUMENT, "ref: kind %d has no use for operand %d", shape->kind,
+                   operand);
   bool unused = type == 's' && ref_scratch_elems(shape) == 0;
   if (present || optional || unused) return ZR_OK;
   return zr_fail(ZR_ERR_INVALID_ARGUMENT, "ref: operand %d of kind %d is absent", operand,

@@ -29,7 +29,7 @@ static void block_norm_bytes(const zr_kern_shape_t *s, int64_t need[ZR_MAX_OPERA
   need[1] = CTL_BYTES;
 }
 
-static void adamw_bytes(const zr_kern_shape_t *s, int64_t need[ZR_MAX_OPERANDS]) {
+static void update_bytes(const zr_kern_shape_t *s, int64_t need[ZR_MAX_OPERANDS]) {
   for (int i = 0; i < 4; i++) need[i] = zr_op_elems_bytes(s, i, s->attr[ZR_ADAMW_ELEMS]);
   need[4] = -1;
   need[5] = CTL_BYTES;
@@ -63,6 +63,16 @@ static void no_bytes(const zr_kern_shape_t *s, int64_t need[ZR_MAX_OPERANDS]) {
   {                                                                     \
     .name = n, .stream = on, .n_operands = 1, .operand = {OP_C("ctl")}, \
     .operand_bytes = ctl_bytes, NO_GRAD                                 \
+  }
+
+/* All optimizers have their operands in the same places: ZR_UPDATE_... */
+#define UPDATE_ROW(n, first_state, second_state)                                \
+  {                                                                             \
+    .name = n, .stream = ZR_STREAM_COMPUTE, .n_operands = 7, .n_attrs = 4,      \
+    .attr = {"elems", "first", "first_per_rank", "shard"},                      \
+    .operand = {OP_C("param"),  OP_R("g"),   first_state,         second_state, \
+                OP_R("layout"), OP_C("ctl"), OP_C_OPTIONAL("low")},             \
+    .operand_bytes = update_bytes, NO_GRAD                                      \
   }
 
 const zr_op_row_t zr_op_rows_step[ZR_N_OP_KINDS] = {
@@ -130,15 +140,10 @@ const zr_op_row_t zr_op_rows_step[ZR_N_OP_KINDS] = {
                           .operand = {OP_R("g"), OP_C("ctl")},
                           .operand_bytes = block_norm_bytes,
                           NO_GRAD},
-    [ZR_OP_ADAMW] = {.name = "adamw",
-                     .stream = ZR_STREAM_COMPUTE,
-                     .n_operands = 7,
-                     .n_attrs = 4,
-                     .attr = {"elems", "first", "first_per_rank", "shard"},
-                     .operand = {OP_C("param"), OP_R("g"), OP_C("exp_avg"), OP_C("exp_avg_sq"),
-                                 OP_R("layout"), OP_C("ctl"), OP_C_OPTIONAL("low")},
-                     .operand_bytes = adamw_bytes,
-                     NO_GRAD},
+    [ZR_OP_ADAMW] = UPDATE_ROW("adamw", OP_C("exp_avg"), OP_C("exp_avg_sq")),
+    [ZR_OP_SGD] = UPDATE_ROW("sgd", OP_C_OPTIONAL("momentum_buffer"), OP_C_OPTIONAL("none")),
+    [ZR_OP_LION] = UPDATE_ROW("lion", OP_C("exp_avg"), OP_C_OPTIONAL("none")),
+    [ZR_OP_ADAGRAD] = UPDATE_ROW("adagrad", OP_C("sum"), OP_C_OPTIONAL("none")),
     [ZR_OP_ALL_GATHER] = {.name = "all_gather",
                           COLLECTIVE,
                           .n_operands = 3,

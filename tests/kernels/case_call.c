@@ -20,6 +20,8 @@ static zr_dtype_t dtype_of(const kern_case_t *one, kern_type_t type) {
       return or_f32(one->compute);
     case KERN_SUM:
       return or_f32(one->sum);
+    case KERN_STATE:
+      return or_f32(one->states);
     case KERN_F32:
       return ZR_F32;
     case KERN_REST:
@@ -86,7 +88,8 @@ void kern_call_init(kern_call_t *call, const kern_case_t *one, zr_dtype_t real, 
                         .control = one->control,
                         .poison = poison,
                         .compute = one->compute,
-                        .sum = one->sum};
+                        .sum = one->sum,
+                        .states = one->states};
   call->shape = kern_case_shape(one, real);
   call->call.shape = &call->shape;
   int n = kern_operands(&call->shape, call->desc);

@@ -24,12 +24,14 @@ typedef enum {
   KERN_MODIFY,
   KERN_SCRATCH
 } kern_role_t;
-/* Reals: KERN_REAL of the case's compute type, KERN_SUM of its sum type, KERN_F32 always fp32,
+/* Reals: KERN_REAL of the case's compute type, KERN_SUM of its sum type,
+ * KERN_STATE of its states', KERN_F32 always fp32,
  * KERN_REST what a master has beside a 16-bit parameter; a double each where the call is ZR_F64's
  * (which has no KERN_REST). */
 typedef enum {
   KERN_REAL = 0,
   KERN_SUM,
+  KERN_STATE,
   KERN_F32,
   KERN_REST,
   KERN_I32,
@@ -51,7 +53,7 @@ typedef struct {
   zr_kern_shape_t shape;
   uint32_t offset, control;
   uint8_t poison;
-  uint8_t compute, sum;            /* the case's types */
+  uint8_t compute, sum, states;    /* the case's types */
   uint8_t stored[ZR_MAX_OPERANDS]; /* zr_dtype_t that inputs are rounded to, also in doubles */
   kern_operand_t desc[ZR_MAX_OPERANDS];
   int64_t elem_bytes[ZR_MAX_OPERANDS];

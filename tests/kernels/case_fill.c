@@ -34,6 +34,8 @@ static double real_value(const kern_call_t *call, int operand, uint64_t key, int
       return ldexp(u, (int)(zr_mix64(key ^ (uint64_t)i) % 41) - 30);
     case ZR_OP_ADAMW:
       return operand == 3 ? 1e-2 * u * u : operand == 2 ? 0.1 * u : u;
+    case ZR_OP_ADAGRAD:
+      return operand == 2 ? 1e-2 * u * u : u;
     default:
       return u;
   }
@@ -66,6 +68,10 @@ void kern_control_fill(zr_control_t *ctl, uint32_t control) {
   ctl->max_grad_norm = 1;
   ctl->bias_correction = 1;
   ctl->l2 = l2;
+  ctl->nesterov = (control & KERN_CTL_NESTEROV) != 0;
+  ctl->momentum = 0.9, ctl->dampening = ctl->nesterov ? 0 : 0.25;
+  ctl->momentum_f32 = 0.9f, ctl->gain = (float)(1 - ctl->dampening);
+  ctl->seed = 99;
   ctl->iteration = 7, ctl->step = 7, ctl->tokens = 1234;
   ctl->count_local = 37;
   ctl->inv_tokens = 1.0f / 37;
@@ -108,7 +114,7 @@ static void zero_padding(kern_call_t *call) {
     if (is_bad && call->block[6] != NULL)
       kern_call_set(call, 6, i, call->compute == ZR_F16 ? bad : 0);
     for (int operand = 0; operand <= 6 && !logical; operand++)
-      if (operand < 4 || (operand == 6 && call->block[6] != NULL))
+      if ((operand < 4 || operand == 6) && call->block[operand] != NULL)
         kern_call_set(call, operand, i, 0);
   }
 }
@@ -199,9 +205,9 @@ void kern_call_fill(kern_call_t *call, uint64_t seed) {
       }
     }
   }
-  if (call->shape.kind == ZR_OP_ADAMW && call->compute != 0)
+  if (zr_kern_is_update(call->shape.kind) && call->compute != 0)
     split_masters(call, zr_mix64(seed * 64 + 1));
-  if (call->shape.kind == ZR_OP_ADAMW) zero_padding(call);
+  if (zr_kern_is_update(call->shape.kind)) zero_padding(call);
   fill_derived(call);
   for (int i = 0; i < ZR_MAX_OPERANDS; i++)
     if (call->block[i] != NULL)

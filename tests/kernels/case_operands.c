@@ -196,8 +196,11 @@ static int step_operands(const zr_kern_shape_t *s, kern_operand_t *o) {
       o[0] = vector(KERN_READ, KERN_SUM, n_elems), o[1] = control;
       return 2;
     case ZR_OP_ADAMW:
+    case ZR_OP_SGD:
+    case ZR_OP_LION:
+    case ZR_OP_ADAGRAD:
       pointwise_operands(s, "mrmmrrm", o);
-      o[1].type = KERN_SUM, o[2].type = o[3].type = KERN_F32, o[6].type = KERN_REST;
+      o[1].type = KERN_SUM, o[2].type = o[3].type = KERN_STATE, o[6].type = KERN_REST;
       o[4] = vector(KERN_READ, KERN_LAYOUT, 1), o[5] = control;
       return 7;
     default:

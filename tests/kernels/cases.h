@@ -14,7 +14,8 @@ enum {
   KERN_CTL_SKIP = 2,
   KERN_CTL_NO_DIGEST = 4,
   KERN_CTL_PARAM_DIGEST = 8,
-  KERN_CTL_BAD_PARAMS = 16 /* every 97th parameter is infinite or NaN */
+  KERN_CTL_BAD_PARAMS = 16, /* every 97th parameter is infinite or NaN */
+  KERN_CTL_NESTEROV = 32
 };
 
 /* Control blocks of cases are rank 2's of 4. */
@@ -34,6 +35,7 @@ typedef struct {
   /* Types of a 16-bit case: parameters, activations and their gradients; sums of parameter
    * gradients. 0: fp32. */
   uint8_t compute, sum;
+  uint8_t states;    /* of an optimizer: ZR_BF16, or 0: fp32 */
   double bound_half; /* as bound, of outputs of a 16-bit type; `bound` is then that of the others */
 } kern_case_t;
 
