@@ -112,7 +112,7 @@ static inline void norm_grad_row(const zr_cpu_norm_rows_t *r, int64_t t, float m
     vf xhat = (load_at(x, c, n) - m) * s;
     vf g = load_at(dy, c, n) * load_at(r->w, c, n) - mean_g;
     vf value = v_fma(-xhat, mean_gx, g) * s;
-    store_at(dx, c, n, r->dx_add ? load_at(dx, c, n) + value : value);
+    store_at(dx, c, n, r->dx_add ? load_at(dx, c, n) + e_rounded(value) : value);
   }
 }
 

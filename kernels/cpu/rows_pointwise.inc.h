@@ -40,15 +40,6 @@ static inline void row_round(int64_t n, const float *src, void *dst) {
 #undef BODY
 }
 
-/* x as elements hold it. */
-static inline vf e_rounded(vf x) {
-#if ZR_ELEM == 32
-  return x;
-#else
-  return E_WIDEN(E_ROUND(x));
-#endif
-}
-
 /* What is added is rounded first: a sum of leaves has the same bits whoever adds them. */
 static inline void row_round_add(int64_t n, const float *src, void *dst) {
   elem *y = dst;

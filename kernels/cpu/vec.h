@@ -361,6 +361,15 @@ static inline void e_store_n(elem *p, vf x, int64_t n) {
 }
 #endif
 
+/* x as elements hold it. */
+static inline vf e_rounded(vf x) {
+#if ZR_ELEM == 32
+  return x;
+#else
+  return E_WIDEN(E_ROUND(x));
+#endif
+}
+
 /* row[i][j] becomes row[j][i]. Each step interleaves the first half of all elements with the
  * second, which turns the bits of an element's number by one place. */
 static inline void v_transpose(vf row[ZR_VEC]) {
