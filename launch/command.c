@@ -4,7 +4,16 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { OPTION_SET = 256, OPTION_PRINT, OPTION_JSON, OPTION_CHECK, OPTION_RANKS, OPTION_DUMP };
+enum {
+  OPTION_SET = 256,
+  OPTION_PRINT,
+  OPTION_JSON,
+  OPTION_CHECK,
+  OPTION_RANKS,
+  OPTION_DUMP,
+  OPTION_MODEL,
+  OPTION_DATA
+};
 
 static const struct option long_options[] = {
     {"set", required_argument, NULL, OPTION_SET},
@@ -13,6 +22,8 @@ static const struct option long_options[] = {
     {"check", no_argument, NULL, OPTION_CHECK},
     {"ranks", required_argument, NULL, OPTION_RANKS},
     {"dump-after", required_argument, NULL, OPTION_DUMP},
+    {"model", required_argument, NULL, OPTION_MODEL},
+    {"data", required_argument, NULL, OPTION_DATA},
     {"help", no_argument, NULL, 'h'},
     {"version", no_argument, NULL, 'V'},
     {NULL, 0, NULL, 0},
@@ -21,11 +32,19 @@ static const struct option long_options[] = {
 void zr_command_help(FILE *out) {
   (void)fputs(
       "usage: [mpirun -np N] zerorun [options] cfg.yaml      train\n"
+      "       zerorun --model M --data FILE ds_config.json   train with DeepSpeed's file as it is\n"
       "       zerorun plan [options] cfg.yaml                what will live where, exact bytes\n"
       "       zerorun help options                           every key of a configuration\n"
       "\n"
       "options\n"
       "  --set key=value     overrides a key of the file; may repeat\n"
+      "  --model M           a preset's name, a Hugging Face config.json, or a file with a model "
+      "block\n"
+      "  --data FILE         token files (.bin, .idx) or text, or a glob; may repeat. Without "
+      "data.seq_len\n"
+      "                      samples are as long as the model's positions, at most 1024; without a "
+      "length\n"
+      "                      the run is one epoch\n"
       "  --print-config      prints all values, resolved, and ends\n"
       "  --check             prepares everything, up to the first step, and ends\n"
       "  --json              the lines of log.jsonl on standard output instead of progress\n"
@@ -89,6 +108,15 @@ static zr_status_t parse_option(int option, char **argv, zr_command_t *command) 
       return parse_ranks(optarg, &command->n_ranks);
     case OPTION_DUMP:
       return parse_dump(optarg, command);
+    case OPTION_MODEL:
+      command->model = optarg;
+      return ZR_OK;
+    case OPTION_DATA:
+      if (command->n_data == ZR_COMMAND_MAX_DATA) {
+        return zr_fail(ZR_ERR_CONFIG, "more than %d --data options", (int)ZR_COMMAND_MAX_DATA);
+      }
+      command->data[command->n_data++] = optarg;
+      return ZR_OK;
     case 'h':
       command->verb = ZR_COMMAND_HELP;
       return ZR_OK;
@@ -139,7 +167,9 @@ zr_status_t zr_command_parse(int argc, char **argv, zr_command_t *out_command) {
 }
 
 static zr_status_t fill(const zr_command_t *command, int n_ranks, zr_config_file_t *config) {
+  ZR_TRY(zr_form_apply(command, config));
   for (int i = 0; i < command->n_sets; ++i) ZR_TRY(zr_config_set(config, command->set[i]));
+  ZR_TRY(zr_form_complete(command, config));
   ZR_TRY(zr_config_check(config));
   return zr_config_batch(config, n_ranks);
 }

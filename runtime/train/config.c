@@ -14,6 +14,7 @@ typedef struct {
   zr_config_file_t *config;
   const zr_yaml_t *yaml;
   const char *name;
+  zr_option_source_t source;
 } walk_t;
 
 static void place(const walk_t *walk, const zr_yaml_node_t *node, char where[WHERE_BYTES]) {
@@ -62,8 +63,7 @@ static zr_status_t take_list(const walk_t *walk, const char *key, const zr_yaml_
     }
     items[n_items++] = item->text;
   }
-  return zr_options_set_list(walk->config->options, key, items, n_items, ZR_OPTION_FROM_FILE,
-                             where);
+  return zr_options_set_list(walk->config->options, key, items, n_items, walk->source, where);
 }
 
 static bool is_null(const zr_yaml_node_t *node) {
@@ -112,13 +112,12 @@ static zr_status_t take_node(const walk_t *walk, const char *key, const zr_yaml_
       if (takes_value(options, key)) {
         return zr_fail(ZR_ERR_CONFIG, "%s: '%s' takes a value, not a block", where, key);
       }
-      return zr_options_set(options, key, "{...}", ZR_OPTION_FROM_FILE, where);
+      return zr_options_set(options, key, "{...}", walk->source, where);
     case ZR_YAML_LIST:
       return take_list(walk, key, node, where);
     default:
       if (is_null(node) && (is_block || has_no_default(options, key))) return ZR_OK;
-      return zr_options_set(options, key, is_null(node) ? NULL : node->text, ZR_OPTION_FROM_FILE,
-                            where);
+      return zr_options_set(options, key, is_null(node) ? NULL : node->text, walk->source, where);
   }
 }
 
@@ -157,7 +156,7 @@ static zr_status_t fill(zr_config_file_t *config, const char *name, const char *
   ZR_TRY(default_dir(config, name));
   zr_yaml_t *yaml = NULL;
   ZR_TRY(zr_yaml_parse(config->alloc, name, text, text_bytes, &yaml));
-  walk_t walk = {.config = config, .yaml = yaml, .name = name};
+  walk_t walk = {.config = config, .yaml = yaml, .name = name, .source = ZR_OPTION_FROM_FILE};
   zr_status_t status = ZR_OK;
   if (yaml->node[0].kind != ZR_YAML_MAP) {
     status = zr_fail(ZR_ERR_CONFIG, "%s:%d:%d: a configuration is a block of keys, like run: {...}",
@@ -223,6 +222,35 @@ zr_status_t zr_config_load(zr_alloc_t *alloc, const char *path, zr_config_file_t
   if (status != ZR_OK) return status;
   status = zr_config_parse(alloc, is_stdin ? "stdin" : path, text, bytes, out_config);
   zr_alloc_free(alloc, text);
+  return status;
+}
+
+/* The block of a file that has it, or all of a file that is nothing else. */
+static zr_status_t take_block(const walk_t *walk, const char *block) {
+  const zr_yaml_node_t *root = &walk->yaml->node[0];
+  if (root->kind != ZR_YAML_MAP) {
+    return zr_fail(ZR_ERR_CONFIG, "%s:%d:%d: is not a block of keys", walk->name, root->line,
+                   root->column);
+  }
+  for (int i = root->child; i >= 0; i = walk->yaml->node[i].next) {
+    const zr_yaml_node_t *node = &walk->yaml->node[i];
+    if (strcmp(node->key, block) == 0) return take_node(walk, block, node);
+  }
+  return take_map(walk, block, root);
+}
+
+zr_status_t zr_config_load_block(zr_config_file_t *config, const char *block, const char *path) {
+  char *text = NULL;
+  size_t bytes = 0;
+  zr_yaml_t *yaml = NULL;
+  ZR_TRY(zr_files_read_text(config->alloc, path, &text, &bytes));
+  zr_status_t status = zr_yaml_parse(config->alloc, path, text, bytes, &yaml);
+  zr_alloc_free(config->alloc, text);
+  if (status != ZR_OK) return status;
+  walk_t walk = {
+      .config = config, .yaml = yaml, .name = path, .source = ZR_OPTION_FROM_COMMAND_LINE};
+  status = take_block(&walk, block);
+  zr_yaml_destroy(yaml);
   return status;
 }
 

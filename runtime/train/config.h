@@ -102,6 +102,10 @@ zr_status_t zr_config_parse(zr_alloc_t *alloc, const char *name, const char *tex
                             size_t text_bytes, zr_config_file_t **out_config) ZR_MUST_CHECK;
 void zr_config_destroy(zr_config_file_t *config); /* NULL is fine */
 
+/* The keys of one block from a file of their own, over those that are there: a Hugging Face
+ * config.json, or a file with that block at its top level. */
+zr_status_t zr_config_load_block(zr_config_file_t *config, const char *block,
+                                 const char *path) ZR_MUST_CHECK;
 /* "key=value" of the command line. */
 zr_status_t zr_config_set(zr_config_file_t *config, const char *pair) ZR_MUST_CHECK;
 /* The model's shape; zr_config_check calls it. */

@@ -212,6 +212,9 @@ zr_status_t zr_config_batch(zr_config_file_t *config, int n_ranks) {
   int64_t total = or_zero(v->train_batch_size), micro = or_zero(v->micro_batch_size);
   int64_t accum = or_zero(v->grad_accum_steps), ranks = n_ranks;
   const int64_t most = (int64_t)1 << 31;
+  /* The file leaves all of it to the Hugging Face trainer, whose default is this. */
+  bool is_auto = v->micro_batch_size == ZR_OPTION_AUTO_INT;
+  if (total == 0 && is_auto) micro = 8;
   if (total > most || micro > most || accum > most) {
     return zr_fail(ZR_ERR_CONFIG, "a batch size is larger than 2^31");
   }
