@@ -3,6 +3,7 @@
 #include <math.h>
 #include <stdlib.h>
 
+#include "runtime/base/half.h"
 #include "runtime/base/rng.h"
 
 void machine_world_open(machine_world_t *world) {
@@ -62,7 +63,9 @@ void machine_zero_options(const machine_options_t *o, int n_ranks, const zr_kern
                           zr_kern_t *kern, zr_zero_options_t *out_zero) {
   zr_zero_defaults(out_zero);
   tiny_model(o, &out_zero->model);
-  out_zero->run = (zr_model_run_t){.micro_batch = 2, .seq_len = 11, .logits_chunk = 8};
+  out_zero->run =
+      (zr_model_run_t){.micro_batch = 2, .seq_len = 11, .logits_chunk = 8, .dtype = o->dtype};
+  out_zero->grad_dtype = o->grad_dtype;
   out_zero->stage = o->stage;
   out_zero->n_ranks = n_ranks;
   out_zero->n_micro = o->n_leaves / n_ranks;
@@ -95,6 +98,32 @@ static zr_status_t fetch(void *context, int plan, int64_t iteration, int64_t mic
 
 /* --- first contents -------------------------------------------------------------------------- */
 
+/* Parameters in the plan's type, and what they leave of their fp32 masters. */
+static void upload_masters(machine_t *m, const zr_zero_unit_t *unit, const float *flat) {
+  const int64_t n = unit->flat_elems, shard = unit->shard_elems;
+  const int64_t first = unit->param_sharded ? m->rank * shard : 0;
+  const int64_t elems = unit->param_sharded ? shard : n;
+  const zr_dtype_t dtype = m->zero->options.run.dtype;
+  if (dtype == ZR_F32) {
+    assert_ok(zr_exec_upload(m->exec, unit->param, 0, flat + first, elems * 4));
+    return;
+  }
+  uint16_t *high = calloc((size_t)n, sizeof *high);
+  int16_t *low = calloc((size_t)n, sizeof *low);
+  assert_true(high != NULL && low != NULL);
+  for (int64_t i = 0; i < n; i++) {
+    if (dtype == ZR_BF16) zr_master_split(flat[i], &high[i], &low[i]);
+    if (dtype == ZR_F16) high[i] = zr_f16_from_f32(flat[i]);
+  }
+  const int64_t own = unit->optimizer_sharded ? m->rank * shard : 0;
+  const int64_t n_own = unit->optimizer_sharded ? shard : n;
+  const void *rest = dtype == ZR_BF16 ? (const void *)(low + own) : (const void *)(flat + own);
+  assert_ok(zr_exec_upload(m->exec, unit->param, 0, high + first, elems * 2));
+  assert_ok(zr_exec_upload(m->exec, unit->low, 0, rest, n_own * (dtype == ZR_BF16 ? 2 : 4)));
+  free(high);
+  free(low);
+}
+
 static void upload_unit(machine_t *m, size_t index) {
   const zr_zero_t *zero = m->zero;
   const zr_zero_unit_t *unit = &zero->unit[index];
@@ -106,9 +135,7 @@ static void upload_unit(machine_t *m, size_t index) {
     for (int64_t i = 0; i < place->elems; i++)
       flat[place->begin + i] = zr_model_initial(&zero->options.model, 5, tensor, i);
   }
-  const int64_t first = unit->param_sharded ? m->rank * unit->shard_elems : 0;
-  const int64_t elems = unit->param_sharded ? unit->shard_elems : unit->flat_elems;
-  assert_ok(zr_exec_upload(m->exec, unit->param, 0, flat + first, elems * 4));
+  upload_masters(m, unit, flat);
   free(flat);
   zr_kern_layout_t *layout = NULL;
   int64_t bytes = 0;
@@ -130,7 +157,9 @@ static void upload_control(machine_t *m) {
                           .eps = 1e-8,
                           .weight_decay = 0.1,
                           .max_grad_norm = m->options.max_grad_norm,
-                          .bias_correction = 1};
+                          .bias_correction = 1,
+                          .scale_params = m->options.scaling};
+  if (m->options.scaling.initial > 0) zr_control_scale_init(&control);
   assert_ok(zr_exec_upload(m->exec, m->zero->control, 0, &control, sizeof control));
   assert_ok(zr_exec_upload(m->exec, m->zero->control_eval, 0, &control, sizeof control));
 }
@@ -238,11 +267,11 @@ void machine_start_virtual(machine_t *m, const int64_t *duration_ns) {
 }
 
 /* A layer's first weight, where this rank keeps it, becomes not a number or what it was. */
-static void break_parameter(machine_t *m, float *kept, bool broken) {
+static void break_parameter(machine_t *m, uint32_t *kept, bool broken) {
   const zr_zero_unit_t *unit = &m->zero->unit[1];
   if (unit->param_sharded && m->rank != 0) return;
   assert_ok(zr_exec_wait(m->exec));
-  const float bad = nanf("");
+  const uint32_t bad = 0x7fc07fc0u; /* not a number in fp32, nor in each half in bf16 and fp16 */
   if (broken) assert_ok(zr_exec_download(m->exec, unit->param, 0, kept, sizeof *kept));
   assert_ok(zr_exec_upload(m->exec, unit->param, 0, broken ? &bad : kept, sizeof *kept));
 }
@@ -250,7 +279,7 @@ static void break_parameter(machine_t *m, float *kept, bool broken) {
 /* The record of a step is read when the next one has been started. */
 void machine_run(machine_t *m, int n_steps, zr_step_record_t *out_record) {
   const int64_t first = m->iteration + 1;
-  float kept = 0;
+  uint32_t kept = 0;
   for (int k = 0; k < n_steps; k++) {
     const int64_t i = ++m->iteration;
     const bool breaks = i == m->options.skipped_step;
@@ -292,11 +321,15 @@ bool machine_records_equal(const zr_step_record_t *a, const zr_step_record_t *b,
 }
 
 void machine_print_options(const machine_options_t *o, int n_ranks) {
+  const zr_dtype_t dtype = o->dtype == 0 ? ZR_F32 : o->dtype;
+  const zr_dtype_t grad_dtype = o->grad_dtype == 0 ? ZR_F32 : o->grad_dtype;
   print_message(
-      "%s stage %d, %d ranks, %d leaves, %s, group %d, prefetch %d, recompute %d, %d threads, "
+      "%s %s gradients %s stage %d, %d ranks, %d leaves, %s, group %d, prefetch %d, recompute %d, "
+      "%d threads, "
       "%s%s%s\n",
-      o->arch == ZR_ARCH_GPT2 ? "gpt2" : "llama", o->stage, n_ranks, (int)o->n_leaves,
-      o->order == ZR_ORDER_DEPTH ? "depth" : "breadth", (int)o->group, (int)o->prefetch,
-      o->recompute, o->n_threads, o->serial ? "serial" : "concurrent",
-      o->delay_seed ? ", delayed operations" : "", o->hal_delay_seed ? ", delayed streams" : "");
+      o->arch == ZR_ARCH_GPT2 ? "gpt2" : "llama", zr_dtype_name(dtype), zr_dtype_name(grad_dtype),
+      o->stage, n_ranks, (int)o->n_leaves, o->order == ZR_ORDER_DEPTH ? "depth" : "breadth",
+      (int)o->group, (int)o->prefetch, o->recompute, o->n_threads,
+      o->serial ? "serial" : "concurrent", o->delay_seed ? ", delayed operations" : "",
+      o->hal_delay_seed ? ", delayed streams" : "");
 }

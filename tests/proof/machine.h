@@ -27,7 +27,9 @@ void machine_world_close(machine_world_t *world);
 typedef struct {
   zr_arch_t arch;
   int stage, order;
-  int64_t n_leaves; /* M: micro-batches of a step over all ranks */
+  zr_dtype_t dtype, grad_dtype;   /* parameters and activations; sums of gradients. 0: fp32 */
+  zr_loss_scale_params_t scaling; /* fp16; all zero: none */
+  int64_t n_leaves;               /* M: micro-batches of a step over all ranks */
   int64_t group, prefetch, n_layers;
   int n_threads;
   bool regular;       /* sizes that divide, so that flats have no gaps between tensors */

@@ -1,6 +1,7 @@
 /* Exactness: every schedule gives the bits of one rank with one thread in serial mode. The settings
- * come from a table in which every pair of values of two settings occurs; run under mpirun with 1,
- * 2, 3, 4 and 8 ranks. The reference is computed by rank 0 alone, in the same program. */
+ * come from a table in which every pair of values of two settings occurs, for each choice of
+ * numeric types; run under mpirun with 1, 2, 3, 4 and 8 ranks. The reference is computed by rank 0
+ * alone, in the same program. */
 #include <math.h>
 #include <stdlib.h>
 
@@ -17,8 +18,8 @@ enum {
   MODE, /* concurrent, serial */
   DELAY,
   N_SETTINGS,
-  N_STEPS = 4,
-  SKIPPED = 3,
+  N_STEPS = 6,
+  SKIPPED = 5,
   MAX_VALUES = 4,
   MAX_ROWS = 64
 };
@@ -30,7 +31,22 @@ typedef struct {
   int n_rows;
 } table_t;
 
+/* With fp16 the scale begins so high that some of the steps overflow. */
+typedef struct {
+  const char *name;
+  zr_dtype_t dtype, grad_dtype;
+  zr_loss_scale_params_t scaling;
+} types_t;
+
+static const types_t all_types[] = {
+    {"fp32", ZR_F32, ZR_F32, {0}},
+    {"bf16", ZR_BF16, ZR_F32, {0}},
+    {"bf16, sums in bf16", ZR_BF16, ZR_BF16, {0}},
+    {"fp16", ZR_F16, ZR_F32, {1, 0x1p23, 1, 1, 1, 0}},
+};
+
 static machine_world_t world;
+static const types_t *types;
 static double max_grad_norm[2]; /* by architecture */
 
 static void set_values(table_t *table, int setting, int n, const int64_t *value) {
@@ -114,11 +130,18 @@ static void make_table(table_t *table, int64_t n_leaves) {
   cover_pairs(table);
 }
 
+static void set_types(machine_options_t *options) {
+  options->dtype = types->dtype;
+  options->grad_dtype = types->grad_dtype;
+  options->scaling = types->scaling;
+}
+
 static void options_of(const table_t *table, int row, int64_t n_leaves,
                        machine_options_t *out_options) {
   int64_t v[N_SETTINGS];
   for (int s = 0; s < N_SETTINGS; s++) v[s] = table->value[s][table->row[row][s]];
   machine_defaults(out_options);
+  set_types(out_options);
   out_options->arch = (zr_arch_t)v[ARCH];
   out_options->stage = (int)v[STAGE];
   out_options->order = (int)v[ORDER];
@@ -153,6 +176,7 @@ static double middle_norm(const machine_options_t *options) {
 static void reference(zr_arch_t arch, int64_t n_leaves, zr_step_record_t *out_record) {
   machine_options_t options;
   machine_defaults(&options);
+  set_types(&options);
   options.arch = arch;
   options.n_leaves = n_leaves;
   options.serial = true;
@@ -166,25 +190,42 @@ static void reference(zr_arch_t arch, int64_t n_leaves, zr_step_record_t *out_re
       world.ops->broadcast(world.comm, out_record, (int64_t)(N_STEPS * sizeof *out_record), 0));
 }
 
+/* fp16: a skip halves the scale, a good step may double it. */
+static void check_scale(const zr_step_record_t *record) {
+  if (types->scaling.initial == 0) return;
+  assert_true(record[0].loss_scale == types->scaling.initial);
+  int n_halved = 0;
+  for (int k = 1; k < N_STEPS; k++) {
+    const double ratio = record[k].loss_scale / record[k - 1].loss_scale;
+    if (record[k - 1].skipped_now) assert_true(ratio == 0.5);
+    if (!record[k - 1].skipped_now) assert_true(ratio == 1 || ratio == 2);
+    n_halved += ratio == 0.5;
+  }
+  assert_true(n_halved > 1);
+}
+
 /* What the reference must show, or the comparison would prove little. */
 static void check_reference(const zr_step_record_t *record) {
-  int n_clipped = 0;
+  int n_clipped = 0, n_good = 0;
   for (int k = 0; k < N_STEPS; k++) {
-    const bool skipped = k + 1 == SKIPPED;
+    const bool may_overflow = types->scaling.initial > 0 && record[k].skipped_now;
+    const bool skipped = k + 1 == SKIPPED || may_overflow;
     assert_int_equal(record[k].skipped_now, skipped);
     if (k > 0) assert_int_equal(record[k].digest_params == record[k - 1].digest_params, skipped);
     if (k > 0) assert_int_equal(record[k].digest_states == record[k - 1].digest_states, skipped);
     if (skipped) continue;
     assert_true(isfinite(record[k].loss) && record[k].loss > 1 && record[k].grad_norm > 0);
+    n_good++;
     n_clipped += record[k].clip_coef < 1;
     if (world.rank == 0)
-      print_message("  step %d: loss %.9f norm %.9f clip %.3f digests %016llx %016llx\n", k + 1,
-                    record[k].loss, record[k].grad_norm, record[k].clip_coef,
-                    (unsigned long long)record[k].digest_params,
+      print_message("  step %d: loss %.9f norm %.9f clip %.3f scale %g digests %016llx %016llx\n",
+                    k + 1, record[k].loss, record[k].grad_norm, record[k].clip_coef,
+                    record[k].loss_scale, (unsigned long long)record[k].digest_params,
                     (unsigned long long)record[k].digest_states);
   }
-  assert_int_equal(record[N_STEPS - 1].step, N_STEPS - 1);
-  assert_true(n_clipped > 0 && n_clipped < N_STEPS - 1);
+  assert_int_equal(record[N_STEPS - 1].step, n_good);
+  assert_true(n_clipped > 0 && n_clipped < n_good);
+  check_scale(record);
 }
 
 static void check_row(const table_t *table, int row, int64_t n_leaves,
@@ -217,23 +258,33 @@ static void check_leaves(int64_t n_leaves) {
   }
   for (int row = 0; row < table.n_rows; row++) check_row(&table, row, n_leaves, want);
   if (world.rank == 0)
-    print_message("%d micro-batches on %d ranks: %d runs, each pair of settings, same bits\n",
-                  (int)n_leaves, world.n_ranks, table.n_rows);
+    print_message("%s, %d micro-batches on %d ranks: %d runs, each pair of settings, same bits\n",
+                  types->name, (int)n_leaves, world.n_ranks, table.n_rows);
 }
 
 static void test_8_micro_batches(void **state) {
-  (void)state;
+  types = *state;
   check_leaves(8);
 }
 
+/* ZR_TEST_LONG: every type where 8 micro-batches have shown it. */
 static void test_12_micro_batches(void **state) {
-  (void)state;
+  const char *text = getenv("ZR_TEST_LONG");
+  const bool is_long = text != NULL && strcmp(text, "") != 0 && strcmp(text, "0") != 0;
+  types = *state;
+  if (!is_long && 8 % world.n_ranks == 0 && types->dtype != types->grad_dtype) return;
   check_leaves(12);
 }
 
+#define TYPES(test, i) cmocka_unit_test_prestate(test, (void *)(uintptr_t)&all_types[i])
+
 int main(void) {
-  const struct CMUnitTest tests[] = {cmocka_unit_test(test_8_micro_batches),
-                                     cmocka_unit_test(test_12_micro_batches)};
+  const struct CMUnitTest tests[] = {
+      TYPES(test_8_micro_batches, 0),  TYPES(test_8_micro_batches, 1),
+      TYPES(test_8_micro_batches, 2),  TYPES(test_8_micro_batches, 3),
+      TYPES(test_12_micro_batches, 0), TYPES(test_12_micro_batches, 1),
+      TYPES(test_12_micro_batches, 2), TYPES(test_12_micro_batches, 3),
+  };
   machine_world_open(&world);
   const int n_failed = cmocka_run_group_tests(tests, NULL, NULL);
   machine_world_close(&world);
