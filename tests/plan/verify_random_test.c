@@ -1,7 +1,7 @@
 /* The verifier against random plans and their mutations. A mutated plan that it accepts must give
  * the digest of the original list, run serially, under every schedule tried; a rejected one is run
- * too, to count the rejections that were not needed. `--long` tries many more (minutes); `--first
- * N` and
+ * too, to count the rejections that were not needed. `--long` (or ZR_TEST_LONG) tries many more
+ * (minutes); `--first N` and
  * `--plans N` choose the seeds. */
 #include <stdlib.h>
 #include <string.h>
@@ -122,12 +122,17 @@ static void test_random_streams_and_mutations(void **state) {
   report(true);
 }
 
+static void be_long(void) {
+  size.n_plans = 5000;
+  size.n_mutations = 5;
+  size.n_schedules = 500;
+}
+
 int main(int argc, char **argv) {
+  if (getenv("ZR_TEST_LONG") != NULL) be_long();
   for (int i = 1; i < argc; i++) {
     if (strcmp(argv[i], "--long") == 0) {
-      size.n_plans = 5000;
-      size.n_mutations = 5;
-      size.n_schedules = 500;
+      be_long();
     } else if (strcmp(argv[i], "--first") == 0 && i + 1 < argc) {
       size.first_seed = strtoull(argv[++i], NULL, 10);
     } else if (strcmp(argv[i], "--plans") == 0 && i + 1 < argc) {
