@@ -25,7 +25,8 @@
     .default_text = value, .reason = why, .help = text                               \
   }
 
-static const char *const model_types[] = {"gpt2", "llama", "mistral", "qwen2", "qwen3", "auto", NULL};
+static const char *const model_types[] = {"gpt2",  "llama", "mistral", "qwen2",
+                                          "qwen3", "auto",  NULL};
 static const char *const activations[] = {"auto", "silu", "swish", "gelu_new", "gelu_pytorch_tanh",
                                           NULL};
 static const char *const ropes[] = {"default", "linear", "llama3", "dynamic", "yarn", "longrope",
@@ -64,7 +65,7 @@ static const char no_dropout[] = "dropout is not built yet; set it to 0";
 static const zr_option_t table[] = {
     /* --- model --------------------------------------------------------------------------- */
     {.key = "model.preset", .type = ZR_OPTION_STRING, NUMERIC, FIELD(model_preset),
-     .help = "a named shape: gpt2, llama-tiny, llama-3-8b, mistral-7b, qwen2-0.5b, qwen3-0.6b, ..."},
+     .help = "a named shape: gpt2, llama-tiny, llama-3-8b, mistral-7b, qwen3-0.6b, ..."},
     {.key = "model.path", .type = ZR_OPTION_STRING, NUMERIC, FIELD(model_path),
      .help = "a Hugging Face directory to start from (not built yet)"},
     {.key = "model.architectures", .type = ZR_OPTION_LIST, NUMERIC, FIELD(architectures),
@@ -106,7 +107,7 @@ static const zr_option_t table[] = {
      .default_text = "auto", .help = "biases in the MLP: a choice for Llama"},
     {.key = "model.sliding_window", .type = ZR_OPTION_INT, NUMERIC, FIELD(sliding_window),
      AT_LEAST(-1), .default_text = "-1",
-     .help = "positions that a query sees; null: all; one shorter than a sample is refused for now"},
+     .help = "positions that a query sees; null: all; shorter than a sample is refused for now"},
     {.key = "model.use_sliding_window", .type = ZR_OPTION_BOOL, NUMERIC, FIELD(use_sliding_window),
      .may_be_auto = true, .default_text = "auto", .help = "Qwen's switch of the window; auto: off"},
     NEEDLESS("model.max_window_layers", ZR_OPTION_INT,
@@ -136,8 +137,10 @@ static const zr_option_t table[] = {
     REFUSED("model.scale_attn_by_inverse_layer_idx", ZR_OPTION_BOOL, "false", not_built,
      "scores scaled by layer"),
     NEEDLESS_ANY("model.reorder_and_upcast_attn", no_effect, "Hugging Face's"),
-    NEEDLESS_ANY("model.torch_dtype", no_effect, "Hugging Face's; the types of a run are bf16.enabled, fp16.enabled"),
-    NEEDLESS_ANY("model.dtype", no_effect, "Hugging Face's; the types of a run are bf16.enabled, fp16.enabled"),
+    NEEDLESS_ANY("model.torch_dtype", no_effect,
+     "Hugging Face's; the types of a run are bf16.enabled, fp16.enabled"),
+    NEEDLESS_ANY("model.dtype", no_effect,
+     "Hugging Face's; the types of a run are bf16.enabled, fp16.enabled"),
     NEEDLESS_ANY("model.transformers_version", no_effect, "Hugging Face's"),
     NEEDLESS_ANY("model._name_or_path", no_effect, "Hugging Face's"),
     NEEDLESS_ANY("model.use_cache", no_effect, "Hugging Face's"),

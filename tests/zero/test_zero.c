@@ -77,8 +77,9 @@ static zr_zero_options_t options_for(kern_t k, zr_arch_t arch, int stage, int n_
   o.model.hidden_size = 24;
   o.model.n_layers = 3;
   o.model.n_heads = 3;
-  o.model.head_dim = arch == ZR_ARCH_LLAMA ? 10 : 0;
-  o.model.n_kv_heads = arch == ZR_ARCH_LLAMA ? 1 : 0;
+  o.model.head_dim = arch == ZR_ARCH_GPT2 ? 0 : 10;
+  o.model.n_kv_heads = arch == ZR_ARCH_GPT2 ? 0 : 1;
+  o.model.sliding_window = 0;
   o.model.intermediate_size = 50;
   o.model.max_positions = 40;
   o.run = (zr_model_run_t){.micro_batch = 2, .seq_len = 20};
@@ -125,12 +126,13 @@ static void test_every_setting_verifies(void **state) {
   (void)state;
   kern_t k = open_kern();
   static const int64_t micros[] = {1, 2, 3, 4, 8, 12};
-  for (int arch = 0; arch < 2; arch++)
+  static const zr_arch_t archs[] = {ZR_ARCH_GPT2, ZR_ARCH_LLAMA, ZR_ARCH_QWEN3};
+  for (int arch = 0; arch < 3; arch++)
     for (int stage = 0; stage < 4; stage++)
       for (int n_ranks = 1; n_ranks <= 4; n_ranks++)
         for (size_t m = 0; m < sizeof micros / sizeof *micros; m++)
           for (int order = 0; order < 2; order++) {
-            zr_zero_options_t o = options_for(k, (zr_arch_t)arch, stage, n_ranks, micros[m]);
+            zr_zero_options_t o = options_for(k, archs[arch], stage, n_ranks, micros[m]);
             o.order = order;
             o.digest = m % 2 == 0;
             o.prefetch = (int64_t)m % 4;
@@ -184,7 +186,7 @@ static int64_t step_peak(const zr_zero_options_t *o, int *out_recompute) {
 static void test_recompute_saves_memory(void **state) {
   (void)state;
   kern_t k = open_kern();
-  for (int arch = 0; arch < 2; arch++)
+  for (int arch = 0; arch < ZR_N_ARCHS; arch++)
     for (int order = 0; order < 2; order++) {
       zr_zero_options_t o = options_for(k, (zr_arch_t)arch, 3, 2, 2);
       o.order = order;
