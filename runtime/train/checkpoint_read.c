@@ -340,10 +340,16 @@ static size_t first_slice(const zr_checkpoint_t *checkpoint, const char *name) {
   return low;
 }
 
+typedef struct {
+  const zr_checkpoint_t *checkpoint;
+  const zr_states_t *states;
+} load_t;
+
 static zr_status_t load_piece(void *context, const zr_piece_t *piece, float *data) {
-  const zr_checkpoint_t *checkpoint = context;
+  const load_t *load = context;
+  const zr_checkpoint_t *checkpoint = load->checkpoint;
   char name[ZR_SAFETENSORS_NAME_BYTES];
-  (void)snprintf(name, sizeof name, "%s%s", piece->tensor->name, zr_state_suffix(piece->kind));
+  zr_state_name(load->states->zero, piece, name, sizeof name);
   int64_t at = piece->begin;
   for (size_t i = first_slice(checkpoint, name); i < checkpoint->n_slices; ++i) {
     const slice_t *slice = &checkpoint->slice[i];
@@ -364,8 +370,9 @@ static zr_status_t load_piece(void *context, const zr_piece_t *piece, float *dat
 
 zr_status_t zr_checkpoint_load(const zr_checkpoint_t *checkpoint, const zr_states_t *states) {
   ZR_TRY(check_shapes(checkpoint, states->zero));
-  for (int kind = 0; kind < ZR_N_STATE_KINDS; ++kind) {
-    ZR_TRY(zr_states_fill(states, kind, load_piece, (void *)(uintptr_t)checkpoint));
+  load_t load = {checkpoint, states};
+  for (int kind = 0; kind < zr_states_n_kinds(states->zero); ++kind) {
+    ZR_TRY(zr_states_fill(states, kind, load_piece, &load));
   }
   return ZR_OK;
 }

@@ -61,8 +61,11 @@ zr_status_t zr_checkpoint_begin(const char *folder, int64_t step) {
 
 /* --- a rank's file --------------------------------------------------------------------------- */
 
+enum { NAME_BYTES = ZR_SAFETENSORS_NAME_BYTES - 48 }; /* a range follows */
+
 typedef struct {
   zr_alloc_t *alloc;
+  const zr_zero_t *zero;
   zr_safetensors_entry_t *entry;
   size_t n_entries, capacity;
   zr_safetensors_writer_t *writer;
@@ -77,18 +80,19 @@ static zr_status_t list_piece(void *context, const zr_piece_t *piece, float *dat
   zr_safetensors_entry_t *entry = &share->entry[share->n_entries++];
   const zr_tape_tensor_t *tensor = piece->tensor;
   int64_t elems = tensor->rows * tensor->cols;
+  char name[NAME_BYTES];
+  zr_state_name(share->zero, piece, name, sizeof name);
   entry->dtype = ZR_F32;
   if (piece->begin == 0 && piece->end == elems) {
     entry->n_dims = tensor->n_dims;
     entry->dim[0] = tensor->n_dims == 2 ? tensor->rows : tensor->cols;
     entry->dim[1] = tensor->cols;
-    (void)snprintf(entry->name, sizeof entry->name, "%s%s", tensor->name,
-                   zr_state_suffix(piece->kind));
+    (void)snprintf(entry->name, sizeof entry->name, "%s", name);
   } else {
     entry->n_dims = 1;
     entry->dim[0] = piece->end - piece->begin;
-    (void)snprintf(entry->name, sizeof entry->name, "%s%s[%lld:%lld]", tensor->name,
-                   zr_state_suffix(piece->kind), (long long)piece->begin, (long long)piece->end);
+    (void)snprintf(entry->name, sizeof entry->name, "%s[%lld:%lld]", name, (long long)piece->begin,
+                   (long long)piece->end);
   }
   return ZR_OK;
 }
@@ -104,7 +108,7 @@ zr_status_t zr_checkpoint_write(const zr_states_t *states, const char *folder, i
   ZR_TRY(writing_path(folder, step, dir));
   zr_checkpoint_file_name(states->rank, states->zero->options.n_ranks, name);
   ZR_TRY(zr_files_join(path, dir, name));
-  share_t share = {.alloc = states->alloc};
+  share_t share = {.alloc = states->alloc, .zero = states->zero};
   zr_status_t status = zr_states_list_share(states, list_piece, &share);
   if (status == ZR_OK) {
     status =

@@ -20,14 +20,25 @@ typedef struct {
   int32_t buffer;
   int64_t begin, end;
   int64_t held_from; /* flat element at the buffer's start */
+  zr_dtype_t dtype;  /* of the buffer */
   /* 16-bit parameters: what this rank has of the rest of their masters. */
-  zr_dtype_t dtype;
+
   int64_t low_begin, low_end;
 } span_t;
 
-const char *zr_state_suffix(int kind) {
-  static const char *const suffixes[] = {"", ".exp_avg", ".exp_avg_sq"};
-  return suffixes[kind];
+int zr_states_n_kinds(const zr_zero_t *zero) {
+  return 1 + zr_zero_n_states(&zero->options);
+}
+
+void zr_state_name(const zr_zero_t *zero, const zr_piece_t *piece, char *out_name,
+                   size_t name_bytes) {
+  const char *name = piece->tensor->name;
+  if (piece->kind == ZR_STATE_PARAM) {
+    (void)snprintf(out_name, name_bytes, "%s", name);
+  } else {
+    (void)snprintf(out_name, name_bytes, "%s.%s", name,
+                   zr_zero_state_name(&zero->options, piece->kind - 1));
+  }
 }
 
 static int64_t min_i64(int64_t a, int64_t b) {
@@ -41,18 +52,18 @@ static int64_t max_i64(int64_t a, int64_t b) {
 /* share: this rank's shard alone; else all that it holds. */
 static span_t span_of(const zr_states_t *states, size_t unit_index, int kind, bool share) {
   const zr_zero_unit_t *unit = &states->zero->unit[unit_index];
-  const int32_t buffers[] = {unit->param, unit->exp_avg, unit->exp_avg_sq};
+  int32_t buffer = kind == ZR_STATE_PARAM ? unit->param : unit->state[kind - 1];
   bool sharded = kind == ZR_STATE_PARAM ? unit->param_sharded : unit->optimizer_sharded;
   int64_t shard_begin = unit->shard_elems * states->rank;
-  span_t span = {.unit = unit, .kind = kind, .buffer = buffers[kind], .end = unit->flat_elems};
+  span_t span = {.unit = unit, .kind = kind, .buffer = buffer, .end = unit->flat_elems};
   span.held_from = sharded ? shard_begin : 0;
   if (sharded || share) {
     span.begin = shard_begin;
     span.end = shard_begin + unit->shard_elems;
   }
   zr_dtype_t dtype = states->zero->options.run.dtype;
-  bool is_half = kind == ZR_STATE_PARAM && (dtype == ZR_BF16 || dtype == ZR_F16);
-  span.dtype = is_half ? dtype : ZR_F32;
+  if (kind != ZR_STATE_PARAM) dtype = states->zero->options.state_dtype;
+  span.dtype = dtype == ZR_BF16 || dtype == ZR_F16 ? dtype : ZR_F32;
   span.low_begin = unit->optimizer_sharded ? shard_begin : 0;
   span.low_end = span.low_begin + (unit->optimizer_sharded ? unit->shard_elems : unit->flat_elems);
   return span;
@@ -117,16 +128,37 @@ static zr_status_t put_masters(const zr_states_t *states, const span_t *span, in
                      (to - from) * bytes);
 }
 
+static zr_status_t get_bf16(const zr_states_t *states, const span_t *span, int64_t begin,
+                            int64_t end, window_t *window) {
+  ZR_TRY(states->get(states->context, span->buffer, (begin - span->held_from) * 2, window->high,
+                     (end - begin) * 2));
+  for (int64_t i = 0; i < end - begin; ++i) window->value[i] = zr_bf16_to_f32(window->high[i]);
+  return ZR_OK;
+}
+
+static zr_status_t put_bf16(const zr_states_t *states, const span_t *span, int64_t begin,
+                            int64_t end, const window_t *window) {
+  for (int64_t i = 0; i < end - begin; ++i) window->high[i] = zr_bf16_from_f32(window->value[i]);
+  return states->put(states->context, span->buffer, (begin - span->held_from) * 2, window->high,
+                     (end - begin) * 2);
+}
+
 static zr_status_t get_window(const zr_states_t *states, const span_t *span, int64_t begin,
                               int64_t end, window_t *window) {
-  if (span->dtype != ZR_F32) return get_masters(states, span, begin, end, window);
+  if (span->dtype != ZR_F32) {
+    return span->kind == ZR_STATE_PARAM ? get_masters(states, span, begin, end, window)
+                                        : get_bf16(states, span, begin, end, window);
+  }
   return states->get(states->context, span->buffer, (begin - span->held_from) * 4, window->value,
                      (end - begin) * 4);
 }
 
 static zr_status_t put_window(const zr_states_t *states, const span_t *span, int64_t begin,
                               int64_t end, const window_t *window) {
-  if (span->dtype != ZR_F32) return put_masters(states, span, begin, end, window);
+  if (span->dtype != ZR_F32) {
+    return span->kind == ZR_STATE_PARAM ? put_masters(states, span, begin, end, window)
+                                        : put_bf16(states, span, begin, end, window);
+  }
   return states->put(states->context, span->buffer, (begin - span->held_from) * 4, window->value,
                      (end - begin) * 4);
 }
@@ -181,7 +213,7 @@ static zr_status_t make_window(const zr_states_t *states, window_t *out_window) 
 
 zr_status_t zr_states_list_share(const zr_states_t *states, zr_piece_fn_t fn, void *context) {
   for (size_t u = 0; u < states->zero->n_units; ++u) {
-    for (int kind = 0; kind < ZR_N_STATE_KINDS; ++kind) {
+    for (int kind = 0; kind < zr_states_n_kinds(states->zero); ++kind) {
       span_t span = span_of(states, u, kind, true);
       ZR_TRY(visit(states, &span, span.begin, span.end, NULL, fn, context));
     }
@@ -194,7 +226,7 @@ zr_status_t zr_states_read_share(const zr_states_t *states, zr_piece_fn_t fn, vo
   ZR_TRY(make_window(states, &window));
   zr_status_t status = ZR_OK;
   for (size_t u = 0; status == ZR_OK && u < states->zero->n_units; ++u) {
-    for (int kind = 0; status == ZR_OK && kind < ZR_N_STATE_KINDS; ++kind) {
+    for (int kind = 0; status == ZR_OK && kind < zr_states_n_kinds(states->zero); ++kind) {
       span_t span = span_of(states, u, kind, true);
       status = read_span(states, &span, &window, fn, context);
     }

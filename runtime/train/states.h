@@ -1,5 +1,5 @@
-/* A unit's parameters and moments between flats on the device and named tensors. One thread (the
- * loop's), streams drained; the pool helps.
+/* A unit's parameters and optimizer states between flats on the device and named tensors. One
+ * thread (the loop's), streams drained; the pool helps.
  *
  * A flat holds several tensors with padding between them, and a rank may hold the whole flat or its
  * shard only. Here a *piece* is a run of elements of one tensor's state; pieces are visited unit by
@@ -8,19 +8,16 @@
  *
  * Parameters are seen as their exact fp32 masters, whatever type the device keeps them in. Of
  * 16-bit ones a rank holds the parameters of its flat or shard, and the rest of the masters
- * (zr_zero_unit_t.low) of what it updates: filling writes both, a share reads both. */
+ * (zr_zero_unit_t.low) of what it updates: filling writes both, a share reads both. States of the
+ * optimizer in bf16 are seen as fp32, and rounded to nearest when they are filled. */
 #ifndef ZR_TRAIN_STATES_H
 #define ZR_TRAIN_STATES_H
 
 #include "runtime/base/pool.h"
 #include "runtime/zero/zero.h"
 
-typedef enum {
-  ZR_STATE_PARAM = 0,
-  ZR_STATE_EXP_AVG,
-  ZR_STATE_EXP_AVG_SQ,
-  ZR_N_STATE_KINDS
-} zr_state_kind_t;
+/* The parameter, then the optimizer's own: kind - 1 is the place in zr_zero_unit_t.state. */
+typedef enum { ZR_STATE_PARAM = 0, ZR_N_STATE_KINDS = 1 + ZR_MAX_STATES } zr_state_kind_t;
 
 enum { ZR_STATES_WINDOW_ELEMS = 1 << 22 };
 
@@ -43,12 +40,14 @@ typedef struct {
 
 typedef struct {
   const zr_tape_tensor_t *tensor;
-  int kind;           /* zr_state_kind_t */
+  int kind;           /* ZR_STATE_PARAM, or 1 + state of the optimizer */
   int64_t begin, end; /* elements of the tensor, row-major */
 } zr_piece_t;
 
-/* ".exp_avg" behind a parameter's name. */
-const char *zr_state_suffix(int kind);
+/* How many kinds there are here, and a tensor's name with the kind's: "lm_head.weight.exp_avg". */
+int zr_states_n_kinds(const zr_zero_t *zero);
+void zr_state_name(const zr_zero_t *zero, const zr_piece_t *piece, char *out_name,
+                   size_t name_bytes);
 
 /* data: [end - begin] floats; NULL when only places are asked for. */
 typedef zr_status_t (*zr_piece_fn_t)(void *context, const zr_piece_t *piece, float *data);

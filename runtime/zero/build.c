@@ -21,6 +21,18 @@ static zr_status_t unit_low(zr_build_t *build, zr_zero_unit_t *unit, int64_t ele
                     elems * zr_dtype_bytes(dtype), &unit->low);
 }
 
+static zr_status_t optimizer_states(zr_build_t *build, zr_zero_unit_t *unit, int64_t elems) {
+  const zr_zero_options_t *o = build->options;
+  zr_dtype_t dtype = o->state_dtype;
+  for (int k = 0; k < ZR_MAX_STATES; k++) {
+    unit->state[k] = -1;
+    if (k >= zr_zero_n_states(o)) continue;
+    ZR_TRY(persistent(build, unit->name, zr_zero_state_name(o, k), ZR_CATEGORY_OPTIMIZER, dtype,
+                      elems * zr_dtype_bytes(dtype), &unit->state[k]));
+  }
+  return ZR_OK;
+}
+
 /* States of one unit: whole, or this rank's shard, by stage. */
 static zr_status_t unit_states(zr_build_t *build, zr_zero_unit_t *unit, int32_t *out_grad) {
   int stage = build->options->n_ranks > 1 ? build->options->stage : 0;
@@ -34,10 +46,7 @@ static zr_status_t unit_states(zr_build_t *build, zr_zero_unit_t *unit, int32_t 
   ZR_TRY(persistent(build, unit->name, "param", ZR_CATEGORY_PARAM, build->param_dtype,
                     params * build->param_bytes, &unit->param));
   ZR_TRY(unit_low(build, unit, held));
-  ZR_TRY(persistent(build, unit->name, "exp_avg", ZR_CATEGORY_OPTIMIZER, ZR_F32, held * 4,
-                    &unit->exp_avg));
-  ZR_TRY(persistent(build, unit->name, "exp_avg_sq", ZR_CATEGORY_OPTIMIZER, ZR_F32, held * 4,
-                    &unit->exp_avg_sq));
+  ZR_TRY(optimizer_states(build, unit, held));
   *out_grad = -1;
   if (build->options->stage >= 2) return ZR_OK;
   return persistent(build, unit->name, "grad", ZR_CATEGORY_GRAD, build->grad_dtype,

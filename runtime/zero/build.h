@@ -7,12 +7,13 @@
  *   micro 1    E> B> H<> B< E<     segment. Gathers stand before each segment's use, reductions
  *                                  behind a group's last leaf; count and all_reduce(count) two
  *                                  units before the first micro-batch's head
- *   update     block_norm of every shard, all_reduce(norm), control_update, adamw in forward order
+ *   update     block_norm of every shard, all_reduce(norm), control_update, optimizer in forward
+ * order
  *
  * Streams are queues: what a collective stands behind decides what waits for it. control_end runs
  * on the comm stream, so that compute does not wait for the digests' all_reduce:
  *
- *   compute  adamw 0 1 .. n |  E>        B> ..    count H<>
+ *   compute  update 0 1 .. n |  E>        B> ..    count H<>
  *   comm       gather 0 .. n-4 | digests, end | gather n-3 .. n-1 | count
  */
 #ifndef ZR_ZERO_BUILD_H

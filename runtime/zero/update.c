@@ -54,6 +54,11 @@ static zr_status_t norm_of(zr_build_t *build, int32_t unit) {
   return zr_build_op(build, ZR_OP_BLOCK_NORM, unit, -1, &elems, 0, 2, norm);
 }
 
+/* All of a buffer, or nothing where there is none. */
+static zr_operand_t changed(const zr_build_t *build, int32_t buffer) {
+  return buffer < 0 ? zr_operand_none() : zr_build_all(build, buffer, ZR_ACCUMULATE);
+}
+
 static zr_status_t update_unit(zr_build_t *build, int32_t index) {
   const zr_zero_unit_t *unit = &build->zero->unit[index];
   int64_t shard_bytes = unit->shard_elems * build->param_bytes;
@@ -62,17 +67,16 @@ static zr_status_t update_unit(zr_build_t *build, int32_t index) {
   zr_operand_t param = zr_build_all(build, unit->param, ZR_ACCUMULATE);
   if (cut && !unit->param_sharded)
     param = zr_operand_shard(unit->param, shard_bytes, ZR_ACCUMULATE);
-  zr_operand_t operand[] = {
-      param,
-      zr_build_all(build, grad, ZR_READ),
-      zr_build_all(build, unit->exp_avg, ZR_ACCUMULATE),
-      zr_build_all(build, unit->exp_avg_sq, ZR_ACCUMULATE),
-      zr_build_all(build, unit->layout, ZR_READ),
-      zr_build_all(build, build->control, ZR_ACCUMULATE),
-      unit->low < 0 ? zr_operand_none() : zr_build_all(build, unit->low, ZR_ACCUMULATE)};
+  zr_operand_t operand[] = {param,
+                            zr_build_all(build, grad, ZR_READ),
+                            changed(build, unit->state[0]),
+                            changed(build, unit->state[1]),
+                            zr_build_all(build, unit->layout, ZR_READ),
+                            zr_build_all(build, build->control, ZR_ACCUMULATE),
+                            changed(build, unit->low)};
   int64_t attr[] = {cut ? unit->shard_elems : unit->flat_elems, 0, cut ? unit->shard_elems : 0,
                     unit->shard_elems};
-  return zr_build_op(build, ZR_OP_ADAMW, index, -1, attr, 0, 7, operand);
+  return zr_build_op(build, build->options->optimizer, index, -1, attr, 0, 7, operand);
 }
 
 /* Stages 1 and 2: everyone's shards of the new parameters. */
@@ -110,6 +114,16 @@ static zr_status_t update_backward_order(zr_build_t *build) {
   ZR_TRY(gather_gradient(build, 0));
   for (int32_t u = (int32_t)build->zero->n_units; u-- > 0;) ZR_TRY(update_unit(build, u));
   return end_step(build);
+}
+
+int zr_zero_n_states(const zr_zero_options_t *options) {
+  if (options->optimizer == ZR_OP_NOP || options->optimizer == ZR_OP_ADAMW) return 2;
+  return options->optimizer == ZR_OP_SGD && options->no_momentum ? 0 : 1;
+}
+
+const char *zr_zero_state_name(const zr_zero_options_t *options, int state) {
+  int32_t kind = options->optimizer == ZR_OP_NOP ? ZR_OP_ADAMW : options->optimizer;
+  return zr_op_row(kind)->operand[ZR_UPDATE_STATE + state].name;
 }
 
 zr_status_t zr_update_emit(zr_build_t *build) {

@@ -32,6 +32,10 @@ typedef struct {
   int64_t recompute_every; /* ... 0, n, 2 n, ...: every n-th; 0: 1 */
   bool digest;             /* a third small all-reduce */
   zr_dtype_t grad_dtype;   /* grad_accum_dtype: every sum of parameter gradients; 0: fp32 */
+  int32_t optimizer;       /* zr_op_kind_t of the update; 0: ZR_OP_ADAMW */
+  bool no_momentum;        /* SGD keeps no state */
+  zr_dtype_t state_dtype;  /* optimizer.state_dtype: fp32 or bf16; 0: fp32 */
+  double state_fill;       /* what states begin with */
   bool decay_matrices;     /* optimizer.decay: only tensors of two dimensions decay */
   bool eval;               /* also the plans "eval" and "eval_end" */
   zr_model_config_t model;
@@ -58,8 +62,9 @@ typedef struct {
   int32_t first_tensor, n_tensors; /* into zr_zero_t.flat_tensor */
   int64_t flat_elems, shard_elems; /* flat = n_ranks x shard */
   /* [0 .. flat_elems) or this rank's [rank shard_elems, (rank + 1) shard_elems) */
-  int32_t param, exp_avg, exp_avg_sq, layout;
-  int32_t low; /* with 16-bit parameters the rest of the master, held as the moments are; else -1 */
+  int32_t param, layout;
+  int32_t state[ZR_MAX_STATES]; /* of the optimizer; -1 where it has fewer */
+  int32_t low; /* with 16-bit parameters the rest of the master, held as the states are; else -1 */
   bool param_sharded, optimizer_sharded;
 } zr_zero_unit_t;
 
@@ -83,6 +88,10 @@ void zr_zero_defaults(zr_zero_options_t *out_options);
 zr_status_t zr_zero_compile(zr_alloc_t *alloc, const zr_zero_options_t *options,
                             zr_zero_t **out_zero) ZR_MUST_CHECK;
 void zr_zero_destroy(zr_zero_t *zero);
+
+/* How many states the optimizer of `options` keeps, and PyTorch's name of each ("exp_avg"). */
+int zr_zero_n_states(const zr_zero_options_t *options);
+const char *zr_zero_state_name(const zr_zero_options_t *options, int state);
 
 /* Contents of a unit's layout buffer (zr_kern_layout_t); *out_bytes = the buffer's size. */
 zr_status_t zr_zero_layout(const zr_zero_t *zero, size_t unit, zr_kern_layout_t **out_layout,

@@ -72,8 +72,7 @@ static model_t *make_model(int rank, int n_ranks, int stage, bool filled) {
                                   .flat_elems = shard * n_ranks,
                                   .shard_elems = shard,
                                   .param = 3 * u,
-                                  .exp_avg = 3 * u + 1,
-                                  .exp_avg_sq = 3 * u + 2,
+                                  .state = {3 * u + 1, 3 * u + 2},
                                   .param_sharded = stage == 3,
                                   .optimizer_sharded = stage > 0};
     for (int kind = 0; kind < 3; ++kind) {
