@@ -29,8 +29,8 @@ static const char *const model_types[] = {"gpt2",  "llama", "mistral", "qwen2",
                                           "qwen3", "auto",  NULL};
 static const char *const activations[] = {"auto", "silu", "swish", "gelu_new", "gelu_pytorch_tanh",
                                           NULL};
-static const char *const ropes[] = {"default", "linear", "llama3", "dynamic", "yarn", "longrope",
-                                    "auto", NULL};
+static const char *const ropes[] = {"default", "linear",   "llama3", "dynamic",
+                                    "yarn",    "longrope", "auto",   NULL};
 static const char *const formats[] = {"auto", "llm.c", "nanogpt", "megatron", NULL};
 static const char *const documents[] = {"joined", "separate", NULL};
 static const char *const digests[] = {"none", "params", "states", NULL};
