@@ -3,6 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "runtime/base/half.h"
 #include "tests/kernels/check.h"
 
 static void check(zr_status_t status) {
@@ -37,8 +38,11 @@ static void compile_step(machine_t *m) {
   o.decay_matrices = m->golden->decay_matrices;
   o.digest = true;
   o.model = m->golden->config;
-  o.run = (zr_model_run_t){
-      .micro_batch = s->micro_batch, .seq_len = m->golden->seq, .logits_chunk = 16};
+  o.run = (zr_model_run_t){.micro_batch = s->micro_batch,
+                           .seq_len = m->golden->seq,
+                           .logits_chunk = 16,
+                           .dtype = s->dtype};
+  o.grad_dtype = s->grad_dtype;
   o.kern_ops = m->kern_ops;
   o.kern = m->kern;
   o.n_workers = s->n_threads;
@@ -77,6 +81,30 @@ static void part_of_flat(const machine_t *m, size_t unit, int64_t *out_begin, in
   *out_end = u->param_sharded ? *out_begin + u->shard_elems : u->flat_elems;
 }
 
+/* Parameters in the plan's type, and what they leave of their fp32 masters. */
+static void upload_masters(machine_t *m, const zr_zero_unit_t *u, const float *flat, int64_t begin,
+                           int64_t end) {
+  zr_dtype_t dtype = m->zero->options.run.dtype;
+  if (dtype == ZR_F32) {
+    check(zr_exec_upload(m->exec, u->param, 0, flat + begin, (end - begin) * 4));
+    return;
+  }
+  uint16_t *high = calloc((size_t)u->flat_elems, sizeof *high);
+  int16_t *low = calloc((size_t)u->flat_elems, sizeof *low);
+  assert_true(high != NULL && low != NULL);
+  for (int64_t i = 0; i < u->flat_elems; i++) {
+    if (dtype == ZR_BF16) zr_master_split(flat[i], &high[i], &low[i]);
+    if (dtype == ZR_F16) high[i] = zr_f16_from_f32(flat[i]);
+  }
+  int64_t own = u->optimizer_sharded ? m->info.rank * u->shard_elems : 0;
+  int64_t n_own = u->optimizer_sharded ? u->shard_elems : u->flat_elems;
+  const void *rest = dtype == ZR_BF16 ? (const void *)(low + own) : (const void *)(flat + own);
+  check(zr_exec_upload(m->exec, u->param, 0, high + begin, (end - begin) * 2));
+  check(zr_exec_upload(m->exec, u->low, 0, rest, n_own * (dtype == ZR_BF16 ? 2 : 4)));
+  free(high);
+  free(low);
+}
+
 static void upload_unit(machine_t *m, size_t unit) {
   const zr_zero_unit_t *u = &m->zero->unit[unit];
   float *flat = calloc((size_t)u->flat_elems, sizeof *flat);
@@ -90,7 +118,7 @@ static void upload_unit(machine_t *m, size_t unit) {
   }
   int64_t begin, end, bytes;
   part_of_flat(m, unit, &begin, &end);
-  check(zr_exec_upload(m->exec, u->param, 0, flat + begin, (end - begin) * 4));
+  upload_masters(m, u, flat, begin, end);
   free(flat);
   zr_kern_layout_t *layout = NULL;
   check(zr_zero_layout(m->zero, unit, &layout, &bytes));

@@ -11,8 +11,9 @@ typedef struct {
   int stage, order; /* zr_order_t */
   int64_t micro_batch, group, prefetch;
   int n_threads;
-  bool serial, ref; /* ref: the float oracle's kernels */
-  const char *isa;  /* of the cpu kernels; NULL: auto */
+  zr_dtype_t dtype, grad_dtype; /* 0: fp32 */
+  bool serial, ref;             /* ref: the float oracle's kernels */
+  const char *isa;              /* of the cpu kernels; NULL: auto */
 } machine_setting_t;
 
 typedef struct {
@@ -36,7 +37,8 @@ typedef struct {
 void machine_open(machine_t *machine, const golden_t *golden, const machine_setting_t *setting,
                   const zr_comm_ops_t *comm_ops, zr_comm_t *comm);
 zr_step_record_t machine_step(machine_t *machine, int64_t step); /* from 1 */
-/* This rank's part of unit `unit`'s parameters: flat elements [*out_begin, *out_end), malloc'd. */
+/* fp32 only: this rank's part of unit `unit`'s parameters: flat elements [*out_begin, *out_end),
+ * malloc'd. */
 float *machine_params(machine_t *machine, size_t unit, int64_t *out_begin, int64_t *out_end);
 void machine_close(machine_t *machine);
 

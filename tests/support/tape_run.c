@@ -3,6 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "runtime/base/half.h"
 #include "tests/kernels/check.h"
 
 static void *aligned(int64_t bytes) {
@@ -25,15 +26,33 @@ static int64_t value_bytes(const tape_run_t *run, int32_t value) {
 
 double tape_run_get(const tape_run_t *run, int32_t value, int64_t i) {
   const void *data = run->value[value];
-  return value_dtype(run, value) == ZR_F64 ? ((const double *)data)[i]
-                                           : (double)((const float *)data)[i];
+  switch (value_dtype(run, value)) {
+    case ZR_F64:
+      return ((const double *)data)[i];
+    case ZR_BF16:
+      return (double)zr_bf16_to_f32(((const uint16_t *)data)[i]);
+    case ZR_F16:
+      return (double)zr_f16_to_f32(((const uint16_t *)data)[i]);
+    default:
+      return (double)((const float *)data)[i];
+  }
 }
 
 void tape_run_set(tape_run_t *run, int32_t value, int64_t i, double number) {
-  if (value_dtype(run, value) == ZR_F64) {
-    ((double *)run->value[value])[i] = number;
-  } else {
-    ((float *)run->value[value])[i] = (float)number;
+  void *data = run->value[value];
+  switch (value_dtype(run, value)) {
+    case ZR_F64:
+      ((double *)data)[i] = number;
+      break;
+    case ZR_BF16:
+      ((uint16_t *)data)[i] = zr_bf16_from_f32((float)number);
+      break;
+    case ZR_F16:
+      ((uint16_t *)data)[i] = zr_f16_from_f32((float)number);
+      break;
+    default:
+      ((float *)data)[i] = (float)number;
+      break;
   }
 }
 
