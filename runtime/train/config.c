@@ -293,10 +293,7 @@ void zr_config_needless(const zr_config_file_t *config, zr_config_needless_fn_t 
       fn(context, scale_keys[i], "fp16 is off");
     }
   }
-  int64_t lr = zr_options_find(config->options, "optimizer.params.lr");
-  if (v->schedule.lr != v->lr && zr_options_source(config->options, (size_t)lr) > 0) {
-    fn(context, "optimizer.params.lr", "this scheduler takes warmup_max_lr, as in DeepSpeed");
-  }
+  zr_config_schedule_needless(config, fn, context);
 }
 
 void zr_config_print(const zr_config_file_t *config, FILE *out) {

@@ -16,14 +16,23 @@
 #include "runtime/base/options.h"
 #include "runtime/model/model.h"
 
-typedef enum { ZR_OPTIMIZER_ADAMW = 0, ZR_OPTIMIZER_ADAM } zr_optimizer_t; /* others are refused */
+typedef enum {
+  ZR_OPTIMIZER_ADAMW = 0,
+  ZR_OPTIMIZER_ADAM,
+  ZR_OPTIMIZER_SGD,
+  ZR_OPTIMIZER_LION,
+  ZR_OPTIMIZER_ADAGRAD
+} zr_optimizer_t;
 typedef enum {
   ZR_SCHEDULER_CONSTANT = 0,
   ZR_SCHEDULER_WARMUP_LR,
   ZR_SCHEDULER_WARMUP_DECAY_LR,
   ZR_SCHEDULER_WARMUP_COSINE_LR,
   ZR_SCHEDULER_COSINE,
-  ZR_SCHEDULER_LINEAR /* others are refused */
+  ZR_SCHEDULER_LINEAR,
+  ZR_SCHEDULER_ONE_CYCLE,
+  ZR_SCHEDULER_WSD,
+  ZR_SCHEDULER_LR_RANGE_TEST /* refused */
 } zr_scheduler_t;
 typedef enum { ZR_DIGEST_NONE = 0, ZR_DIGEST_PARAMS, ZR_DIGEST_STATES } zr_digest_mode_t;
 typedef enum { ZR_COMM_AUTO = 0, ZR_COMM_SELF, ZR_COMM_MPI } zr_comm_choice_t;
@@ -67,12 +76,19 @@ typedef struct {
   int64_t train_batch_size, micro_batch_size, grad_accum_steps; /* 0: not given; resolved */
   double gradient_clipping;
   int optimizer, adam_w_mode, bias_correction, decay, state_dtype;
-  double lr, eps, weight_decay;
+  double lr, eps, weight_decay, momentum, dampening, lr_decay, initial_accumulator;
+  int nesterov;
+  int32_t update_kind;   /* resolved: zr_op_kind_t */
+  zr_dtype_t state_type; /* resolved: of state_dtype */
   zr_option_list_t betas;
   double beta1, beta2;
   int scheduler, warmup_type;
   double warmup_min_lr, warmup_max_lr, warmup_min_ratio, cos_min_ratio, min_lr;
-  int64_t warmup_steps, total_steps;
+  int64_t warmup_steps, total_steps, decay_steps;
+  int decay_shape, cycle_momentum;
+  double cycle_min_lr, cycle_max_lr, cycle_min_mom, cycle_max_mom, decay_lr_rate;
+  int64_t cycle_first_steps, cycle_second_steps, cycle_first_stairs, cycle_second_stairs;
+  int64_t cycle_decay_steps;
   zr_schedule_params_t schedule; /* resolved */
   int bf16, fp16, grad_accum_dtype, comm_dtype;
   double loss_scale, min_loss_scale; /* loss_scale 0: dynamic */
@@ -112,6 +128,14 @@ zr_status_t zr_config_set(zr_config_file_t *config, const char *pair) ZR_MUST_CH
 zr_status_t zr_config_model(zr_config_file_t *config) ZR_MUST_CHECK;
 /* Numeric types and the loss scale; zr_config_check calls it. */
 zr_status_t zr_config_types(zr_config_file_t *config) ZR_MUST_CHECK;
+/* The optimizer and its parameters; zr_config_check calls it. */
+zr_status_t zr_config_optimizer(zr_config_file_t *config) ZR_MUST_CHECK;
+/* The schedule, once the run's length is known; zr_config_steps calls it. */
+zr_status_t zr_config_schedule(zr_config_file_t *config) ZR_MUST_CHECK;
+/* Calls fn for each scheduler parameter that was given to a type that has none of that name. */
+typedef void (*zr_config_needless_fn_t)(void *context, const char *key, const char *reason);
+void zr_config_schedule_needless(const zr_config_file_t *config, zr_config_needless_fn_t fn,
+                                 void *context);
 /* What needs no rank count and no data: refusals, "auto", the model's shape, the optimizer. */
 zr_status_t zr_config_check(zr_config_file_t *config) ZR_MUST_CHECK;
 /* train_batch_size = train_micro_batch_size_per_gpu x gradient_accumulation_steps x ranks: derives
@@ -122,7 +146,6 @@ zr_status_t zr_config_batch(zr_config_file_t *config, int n_ranks) ZR_MUST_CHECK
 zr_status_t zr_config_steps(zr_config_file_t *config, int64_t n_samples) ZR_MUST_CHECK;
 
 /* Calls fn for each option that was given and has no effect, with the reason. */
-typedef void (*zr_config_needless_fn_t)(void *context, const char *key, const char *reason);
 void zr_config_needless(const zr_config_file_t *config, zr_config_needless_fn_t fn, void *context);
 /* All values as YAML that reads back to the same. */
 void zr_config_print(const zr_config_file_t *config, FILE *out);

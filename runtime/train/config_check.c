@@ -21,12 +21,6 @@ static zr_status_t put_int(zr_config_file_t *config, const char *key, int64_t va
   return put(config, key, text);
 }
 
-static zr_status_t put_double(zr_config_file_t *config, const char *key, double value) {
-  char text[40];
-  (void)snprintf(text, sizeof text, "%.17g", value);
-  return put(config, key, text);
-}
-
 /* --- what is not built yet ------------------------------------------------------------------- */
 
 static zr_status_t refuse(const zr_config_file_t *config, const char *key, const char *value,
@@ -53,22 +47,11 @@ static zr_status_t refuse_homes(zr_config_file_t *config) {
 
 static zr_status_t refuse_rest(zr_config_file_t *config) {
   const zr_config_t *v = &config->values;
-  static const char *const dtypes[] = {"fp32", "bf16", "fp16"};
-  static const char *const later_optimizers[] = {"SGD", "Lion", "Adagrad"};
-  static const char *const later_schedulers[] = {"OneCycle", "LRRangeTest", "WSD"};
   if (v->model_path) return refuse(config, "model.path", v->model_path, "give model.* or a preset");
-  if (v->optimizer > ZR_OPTIMIZER_ADAM) {
-    return refuse(config, "optimizer.type", later_optimizers[v->optimizer - ZR_OPTIMIZER_ADAM - 1],
-                  "there are AdamW and Adam");
-  }
-  if (v->state_dtype != 0) {
-    return refuse(config, "optimizer.state_dtype", dtypes[v->state_dtype],
-                  "the only type now is fp32");
-  }
-  if (v->scheduler > ZR_SCHEDULER_LINEAR) {
-    return refuse(config, "scheduler.type",
-                  later_schedulers[v->scheduler - ZR_SCHEDULER_LINEAR - 1],
-                  "there are Constant, WarmupLR, WarmupDecayLR, WarmupCosineLR, Cosine, Linear");
+  if (v->scheduler == ZR_SCHEDULER_LR_RANGE_TEST) {
+    return refuse(config, "scheduler.type", "LRRangeTest",
+                  "there are Constant, WarmupLR, WarmupDecayLR, WarmupCosineLR, OneCycle, Cosine, "
+                  "Linear, WSD");
   }
   if (v->documents != 0) return refuse(config, "data.documents", "separate", "use joined");
   if (v->reduce != 0) return refuse(config, "reduce", "fast", "use tree");
@@ -83,42 +66,7 @@ static zr_status_t refuse_rest(zr_config_file_t *config) {
   return ZR_OK;
 }
 
-/* --- optimizer, run -------------------------------------------------------------------------- */
-
-static zr_status_t parse_beta(const zr_config_file_t *config, size_t index, double standard,
-                              double *out_beta) {
-  const char *text = config->values.betas.items[index];
-  double beta = standard;
-  if (strcmp(text, "auto") != 0 && (!zr_parse_double(text, &beta) || beta < 0 || beta >= 1)) {
-    return zr_options_complain(config->options, "optimizer.params.betas",
-                               "must be two numbers from 0 to below 1, like [0.9, 0.999], not "
-                               "'%.40s'",
-                               text);
-  }
-  *out_beta = beta;
-  return ZR_OK;
-}
-
-static zr_status_t resolve_optimizer(zr_config_file_t *config) {
-  zr_config_t *v = &config->values;
-  bool is_auto = v->betas.n_items == 1 && strcmp(v->betas.items[0], "auto") == 0;
-  if (is_auto) ZR_TRY(put(config, "optimizer.params.betas", "[0.9, 0.999]"));
-  if (v->betas.n_items != 2) {
-    return zr_options_complain(config->options, "optimizer.params.betas",
-                               "must be two numbers, like [0.9, 0.999]");
-  }
-  ZR_TRY(parse_beta(config, 0, 0.9, &v->beta1));
-  ZR_TRY(parse_beta(config, 1, 0.999, &v->beta2));
-  if (isnan(v->lr)) ZR_TRY(put(config, "optimizer.params.lr", "0.001"));
-  if (isnan(v->eps)) ZR_TRY(put(config, "optimizer.params.eps", "1e-08"));
-  if (isnan(v->weight_decay)) ZR_TRY(put(config, "optimizer.params.weight_decay", "0"));
-  if (isnan(v->gradient_clipping)) ZR_TRY(put(config, "gradient_clipping", "1"));
-  /* DeepSpeed: the type AdamW is decoupled whatever adam_w_mode says. */
-  if (v->optimizer == ZR_OPTIMIZER_ADAMW && !v->adam_w_mode) {
-    ZR_TRY(put(config, "optimizer.params.adam_w_mode", "true"));
-  }
-  return ZR_OK;
-}
+/* --- run -------------------------------------------------------------------------------------- */
 
 /* "5" or "5-7". */
 static zr_status_t parse_trace(zr_config_file_t *config) {
@@ -177,7 +125,7 @@ zr_status_t zr_config_check(zr_config_file_t *config) {
   ZR_TRY(refuse_homes(config));
   ZR_TRY(refuse_rest(config));
   ZR_TRY(zr_config_model(config));
-  ZR_TRY(resolve_optimizer(config));
+  ZR_TRY(zr_config_optimizer(config));
   return resolve_run(config);
 }
 
@@ -241,75 +189,7 @@ zr_status_t zr_config_batch(zr_config_file_t *config, int n_ranks) {
   return put_int(config, accum_key, accum);
 }
 
-/* --- schedule -------------------------------------------------------------------------------- */
-
-static zr_status_t resolve_peak(zr_config_file_t *config) {
-  zr_config_t *v = &config->values;
-  bool takes_peak =
-      v->scheduler == ZR_SCHEDULER_WARMUP_LR || v->scheduler == ZR_SCHEDULER_WARMUP_DECAY_LR;
-  if (isnan(v->warmup_min_lr)) ZR_TRY(put(config, "scheduler.params.warmup_min_lr", "0"));
-  if (!takes_peak) return ZR_OK;
-  if (!is_given(config, "scheduler.params.warmup_max_lr")) {
-    return put(config, "scheduler.params.warmup_max_lr", "0.001"); /* DeepSpeed's default */
-  }
-  return isnan(v->warmup_max_lr) ? put_double(config, "scheduler.params.warmup_max_lr", v->lr)
-                                 : ZR_OK;
-}
-
-static zr_status_t resolve_lengths(zr_config_file_t *config) {
-  zr_config_t *v = &config->values;
-  bool deepspeeds =
-      v->scheduler >= ZR_SCHEDULER_WARMUP_LR && v->scheduler <= ZR_SCHEDULER_WARMUP_COSINE_LR;
-  bool decays = v->scheduler >= ZR_SCHEDULER_WARMUP_DECAY_LR;
-  if (!is_given(config, "scheduler.params.warmup_num_steps") ||
-      v->warmup_steps == ZR_OPTION_AUTO_INT) {
-    ZR_TRY(put_int(config, "scheduler.params.warmup_num_steps", deepspeeds ? 1000 : 0));
-  }
-  if (!decays) return ZR_OK;
-  if (v->total_steps == 0 || v->total_steps == ZR_OPTION_AUTO_INT) {
-    if (v->steps == 0) return ZR_OK; /* not known yet */
-    ZR_TRY(put_int(config, "scheduler.params.total_num_steps", v->steps));
-  }
-  if (v->warmup_steps >= v->total_steps && v->warmup_steps > 0) {
-    return zr_options_complain(config->options, "scheduler.params.warmup_num_steps",
-                               "= %lld must be less than total_num_steps = %lld",
-                               (long long)v->warmup_steps, (long long)v->total_steps);
-  }
-  return ZR_OK;
-}
-
-static void fill_schedule(zr_config_t *v) {
-  bool logarithmic = v->warmup_type == 0;
-  zr_schedule_params_t schedule = {.kind = ZR_SCHEDULE_CONSTANT, .lr = v->lr};
-  schedule.warmup_steps = v->warmup_steps;
-  schedule.total_steps = v->total_steps;
-  schedule.warmup_min_lr = v->warmup_min_lr;
-  switch ((zr_scheduler_t)v->scheduler) {
-    case ZR_SCHEDULER_CONSTANT:
-      break;
-    case ZR_SCHEDULER_WARMUP_LR:
-      schedule.kind = logarithmic ? ZR_SCHEDULE_WARMUP_LOG : ZR_SCHEDULE_WARMUP;
-      schedule.lr = v->warmup_max_lr;
-      break;
-    case ZR_SCHEDULER_WARMUP_DECAY_LR:
-      schedule.kind = logarithmic ? ZR_SCHEDULE_WARMUP_LOG_LINEAR : ZR_SCHEDULE_WARMUP_LINEAR;
-      schedule.lr = v->warmup_max_lr;
-      schedule.min_lr = v->warmup_min_lr;
-      break;
-    case ZR_SCHEDULER_WARMUP_COSINE_LR:
-      schedule.kind = logarithmic ? ZR_SCHEDULE_WARMUP_LOG_COSINE : ZR_SCHEDULE_WARMUP_COSINE;
-      schedule.warmup_min_lr = v->warmup_min_ratio * v->lr;
-      schedule.min_lr = v->cos_min_ratio * v->lr;
-      break;
-    case ZR_SCHEDULER_COSINE:
-    case ZR_SCHEDULER_LINEAR:
-      schedule.kind = v->scheduler == ZR_SCHEDULER_COSINE ? ZR_SCHEDULE_WARMUP_COSINE
-                                                          : ZR_SCHEDULE_WARMUP_LINEAR;
-      schedule.min_lr = v->min_lr;
-      break;
-  }
-  v->schedule = schedule;
-}
+/* --- length ----------------------------------------------------------------------------------- */
 
 zr_status_t zr_config_steps(zr_config_file_t *config, int64_t n_samples) {
   zr_config_t *v = &config->values;
@@ -323,8 +203,5 @@ zr_status_t zr_config_steps(zr_config_file_t *config, int64_t n_samples) {
   if (steps > 0x1p60) return zr_fail(ZR_ERR_CONFIG, "the run is longer than 2^60 steps");
   /* Past the table: what is printed must read back, and only one length may be given. */
   v->steps = (int64_t)steps;
-  ZR_TRY(resolve_peak(config));
-  ZR_TRY(resolve_lengths(config));
-  fill_schedule(v);
-  return ZR_OK;
+  return zr_config_schedule(config);
 }

@@ -176,8 +176,14 @@ static void fill_control(const zr_loop_t *loop, zr_control_t *out_control) {
                                 .eps = v->eps,
                                 .weight_decay = v->weight_decay,
                                 .max_grad_norm = v->gradient_clipping,
-                                .bias_correction = v->bias_correction,
-                                .l2 = v->optimizer == ZR_OPTIMIZER_ADAM && !v->adam_w_mode};
+                                .momentum = v->momentum,
+                                .dampening = v->dampening,
+                                .nesterov = v->nesterov,
+                                .lr_decay = v->lr_decay,
+                                .seed = (uint64_t)v->seed};
+  bool is_adam = v->update_kind == ZR_OP_ADAMW;
+  out_control->bias_correction = is_adam && v->bias_correction;
+  out_control->l2 = is_adam ? !v->adam_w_mode : v->optimizer != ZR_OPTIMIZER_LION;
 }
 
 /* A new run, or one whose checkpoint knows no scale, begins with the first one; an option that was

@@ -70,6 +70,10 @@ void zr_setup_zero_options(const zr_config_file_t *config, const zr_setup_place_
   o->recompute_every = v->recompute_every;
   o->digest = v->digest != ZR_DIGEST_NONE;
   o->decay_matrices = v->decay == 1;
+  o->optimizer = v->update_kind;
+  o->no_momentum = v->momentum == 0;
+  o->state_dtype = v->state_type;
+  o->state_fill = v->optimizer == ZR_OPTIMIZER_ADAGRAD ? v->initial_accumulator : 0;
   o->eval = v->data_eval.n_items > 0;
   o->model = v->model;
   o->grad_dtype = v->grad_dtype;

@@ -39,8 +39,31 @@ static const bad_t bad[] = {
      "cfg.yaml:6:1: key \"run\" is given twice (first at line 4); keep one"},
     {"optimizer: {type: Adan}\n", 1,
      "cfg.yaml:6:13: 'optimizer.type' must be one of AdamW, Adam, SGD, Lion, Adagrad, not 'Adan'"},
-    {"optimizer: {type: Lion}\n", 1,
-     "cfg.yaml:6:13: 'optimizer.type' = Lion is not built yet; there are AdamW and Adam"},
+    {"optimizer: {type: Lion, params: {momentum: 0.9}}\n", 1,
+     "cfg.yaml:6:34: 'optimizer.params.momentum' is not a parameter of Lion, which has lr, betas, "
+     "weight_decay"},
+    {"optimizer: {type: SGD, params: {betas: [0.8, 0.9]}}\n", 1,
+     "cfg.yaml:6:33: 'optimizer.params.betas' is not a parameter of SGD, which has lr, momentum, "
+     "dampening, weight_decay, nesterov"},
+    {"optimizer: {type: AdamW, params: {lr_decay: 0.1}}\n", 1,
+     "cfg.yaml:6:35: 'optimizer.params.lr_decay' is not a parameter of AdamW, which has lr, betas, "
+     "eps, weight_decay, bias_correction"},
+    {"optimizer: {type: Adagrad, params: {nesterov: true}}\n", 1,
+     "cfg.yaml:6:37: 'optimizer.params.nesterov' is not a parameter of Adagrad, which has lr, "
+     "lr_decay, weight_decay, initial_accumulator_value, eps"},
+    {"optimizer: {type: SGD, params: {nesterov: true}}\n", 1,
+     "cfg.yaml:6:33: 'optimizer.params.nesterov' needs a momentum above 0 and no dampening"},
+    {"optimizer: {type: SGD, params: {dampening: 0.5}}\n", 1,
+     "cfg.yaml:6:33: 'optimizer.params.dampening' has no effect without a momentum above 0; leave "
+     "it out"},
+    {"optimizer: {type: SGD, params: {momentum: 1.5}}\n", 1,
+     "cfg.yaml:6:33: 'optimizer.params.momentum' must be a number from 0 to 1, not '1.5'"},
+    {"optimizer: {type: Adagrad, params: {initial_accumulator_value: nan}}\n", 1,
+     "cfg.yaml:6:37: 'optimizer.params.initial_accumulator_value' must be a number from 0 to "
+     "1e+30, not 'nan'"},
+    {"optimizer: {state_dtype: fp16}\n", 1,
+     "cfg.yaml:6:13: 'optimizer.state_dtype' must be fp32 or bf16: fp16 has too few exponents for "
+     "squares"},
     {"optimizer: {params: {lr: fast}}\n", 1,
      "cfg.yaml:6:22: 'optimizer.params.lr' must be a number of at least 0, or auto, not 'fast'"},
     {"optimizer: {params: {lr: -1}}\n", 1,
@@ -80,9 +103,15 @@ static const bad_t bad[] = {
     {"zero_optimization: {zero_quantized_weights: true}\n", 1,
      "cfg.yaml:6:21: 'zero_optimization.zero_quantized_weights: true' is not possible: not built "
      "yet"},
+    {"scheduler: {type: LRRangeTest}\n", 1,
+     "cfg.yaml:6:13: 'scheduler.type' = LRRangeTest is not built yet; there are Constant, "
+     "WarmupLR, WarmupDecayLR, WarmupCosineLR, OneCycle, Cosine, Linear, WSD"},
     {"scheduler: {type: OneCycle}\n", 1,
-     "cfg.yaml:6:13: 'scheduler.type' = OneCycle is not built yet; there are Constant, WarmupLR, "
-     "WarmupDecayLR, WarmupCosineLR, Cosine, Linear"},
+     "cfg.yaml:6:13: 'scheduler.type' = OneCycle needs scheduler.params.cycle_min_lr and "
+     "cycle_max_lr"},
+    {"scheduler: {type: WSD, params: {warmup_num_steps: 5, decay_num_steps: 6}}\n", 1,
+     "cfg.yaml:6:54: 'scheduler.params.decay_num_steps' = 6 and warmup_num_steps = 5 are together "
+     "more than total_num_steps = 10"},
     {"aio: {use_gds: true}\n", 1,
      "cfg.yaml:6:7: 'aio.use_gds: true' is not possible: not built yet"},
     {"reduce: fast\n", 1, "cfg.yaml:6:1: 'reduce' = fast is not built yet; use tree"},
@@ -270,7 +299,8 @@ static void schedules_are_mapped(void **state) {
         .min_lr = 5e-4,
         .warmup_min_lr = 2.5e-4,
         .warmup_steps = 5,
-        .total_steps = 50}},
+        .total_steps = 50,
+        .cosine_ahead = 1}},
       {"scheduler: {type: Cosine, params: {min_lr: 1e-4}}\n",
        {.kind = ZR_SCHEDULE_WARMUP_COSINE,
         .lr = 1e-3,
@@ -285,6 +315,31 @@ static void schedules_are_mapped(void **state) {
         .warmup_min_lr = 0,
         .warmup_steps = 2,
         .total_steps = 10}},
+      {"scheduler: {type: WarmupLR, params: {warmup_num_steps: 0, warmup_type: linear}}\n",
+       {.kind = ZR_SCHEDULE_WARMUP, .lr = 1e-3, .warmup_steps = 2}},
+      {"scheduler: {type: WSD, params: {warmup_num_steps: 2, min_lr: 1e-5}}\n",
+       {.kind = ZR_SCHEDULE_WSD,
+        .lr = 1e-3,
+        .min_lr = 1e-5,
+        .warmup_steps = 2,
+        .total_steps = 10,
+        .decay_steps = 1}},
+      {"scheduler: {type: WSD, params: {decay_num_steps: 4, decay_type: 1-sqrt, total_num_steps: "
+       "8}}\n",
+       {.kind = ZR_SCHEDULE_WSD,
+        .lr = 1e-3,
+        .total_steps = 8,
+        .decay_steps = 4,
+        .decay_shape = ZR_DECAY_1_SQRT}},
+      {"optimizer: {type: Lion}\nscheduler: {type: OneCycle, params: {cycle_min_lr: 1e-4, "
+       "cycle_max_lr: 1e-2, cycle_first_step_size: 5, decay_step_size: 7, decay_lr_rate: 0.5}}\n",
+       {.kind = ZR_SCHEDULE_ONE_CYCLE,
+        .lr = 1e-2,
+        .min_lr = 1e-4,
+        .cycle = {5, 5, 0, 0, 7, 0.5, 1, 0.8, 0.9}}},
+      {"optimizer: {type: SGD}\nscheduler: {type: OneCycle, params: {cycle_min_lr: 0, "
+       "cycle_max_lr: 1, cycle_second_step_size: 3, cycle_first_stair_count: 2}}\n",
+       {.kind = ZR_SCHEDULE_ONE_CYCLE, .lr = 1, .cycle = {2000, 3, 2, 2, 0, 0, 0, 0.8, 0.9}}},
   };
   for (size_t i = 0; i < sizeof cases / sizeof cases[0]; ++i) {
     zr_config_file_t *config = resolve_base(cases[i].text, NULL, 1);
@@ -294,6 +349,40 @@ static void schedules_are_mapped(void **state) {
     assert_int_equal(got->total_steps, want->total_steps);
     assert_true(got->lr == want->lr && got->min_lr == want->min_lr);
     assert_true(got->warmup_min_lr == want->warmup_min_lr);
+    assert_int_equal(got->decay_steps, want->decay_steps);
+    assert_int_equal(got->decay_shape, want->decay_shape);
+    assert_int_equal(got->cosine_ahead, want->cosine_ahead);
+    assert_memory_equal(&got->cycle, &want->cycle, sizeof got->cycle);
+    zr_config_destroy(config);
+  }
+}
+
+static void optimizers_have_their_defaults(void **state) {
+  (void)state;
+  static const struct {
+    const char *text;
+    int32_t kind;
+    double lr, beta2, eps;
+    zr_dtype_t state;
+  } cases[] = {
+      {"", ZR_OP_ADAMW, 1e-3, 0.999, 1e-8, ZR_F32},
+      {"optimizer: {type: Adam, params: {betas: auto, lr: auto, eps: auto}}\n", ZR_OP_ADAMW, 1e-3,
+       0.999, 1e-8, ZR_F32},
+      {"optimizer: {type: SGD, params: {momentum: 0.9, nesterov: true}}\n", ZR_OP_SGD, 1e-3, 0.999,
+       1e-8, ZR_F32},
+      {"optimizer: {type: Lion, state_dtype: bf16}\n", ZR_OP_LION, 1e-3, 0.99, 1e-8, ZR_BF16},
+      {"optimizer: {type: Lion, params: {betas: [0.95, 0.98]}}\n", ZR_OP_LION, 1e-3, 0.98, 1e-8,
+       ZR_F32},
+      {"optimizer: {type: Adagrad}\n", ZR_OP_ADAGRAD, 1e-2, 0.999, 1e-10, ZR_F32},
+      {"optimizer: {type: Adagrad, params: {lr: 0.001, eps: 1e-8}}\n", ZR_OP_ADAGRAD, 1e-3, 0.999,
+       1e-8, ZR_F32},
+  };
+  for (size_t i = 0; i < sizeof cases / sizeof cases[0]; ++i) {
+    zr_config_file_t *config = resolve_base(cases[i].text, NULL, 1);
+    const zr_config_t *v = &config->values;
+    assert_int_equal(v->update_kind, cases[i].kind);
+    assert_int_equal(v->state_type, cases[i].state);
+    assert_true(v->lr == cases[i].lr && v->beta2 == cases[i].beta2 && v->eps == cases[i].eps);
     zr_config_destroy(config);
   }
 }
@@ -362,6 +451,10 @@ static void printed_configuration_reads_back(void **state) {
   (void)state;
   static const char *const more[] = {
       "",
+      "optimizer: {type: Adagrad, params: {initial_accumulator_value: 0.5}}\nscheduler: {type: "
+      "OneCycle, params: {cycle_min_lr: 1e-4, cycle_max_lr: 1e-2}}\n",
+      "optimizer: {type: SGD, params: {momentum: 0.5, dampening: 0.1}}\nscheduler: {type: WSD}\n",
+      "optimizer: {type: Lion, state_dtype: bf16}\n",
       "scheduler: {type: WarmupCosineLR, params: {warmup_num_steps: 3}}\n",
       "optimizer: {type: Adam, params: {lr: 1.7e-3, betas: [0.8, 0.95]}}\nbackend: {comm: self}\n",
       "zero_optimization: {stage: auto}\nmemory: {device: 80%, host: 1GiB}\n",
@@ -497,6 +590,7 @@ int main(void) {
       cmocka_unit_test(bad_set_is_named),
       cmocka_unit_test(batch_is_derived),
       cmocka_unit_test(schedules_are_mapped),
+      cmocka_unit_test(optimizers_have_their_defaults),
       cmocka_unit_test(model_keys_have_two_spellings),
       cmocka_unit_test(needless_options_are_named),
       cmocka_unit_test(printed_configuration_reads_back),
