@@ -12,15 +12,19 @@ static int warms_up_log(const zr_schedule_params_t *schedule) {
          schedule->kind == ZR_SCHEDULE_WARMUP_LOG_COSINE;
 }
 
+static bool is_warming_up(const zr_schedule_params_t *schedule, int64_t step) {
+  return schedule->kind != ZR_SCHEDULE_CONSTANT && step < schedule->warmup_steps;
+}
+
 /* DeepSpeed's warm-up factors with its iteration count taken as `step`, so that no update is made
- * with the learning rate from before the first one. */
-static double warmup_factor(const zr_schedule_params_t *schedule, int64_t step) {
-  if (schedule->kind == ZR_SCHEDULE_CONSTANT || step >= schedule->warmup_steps) return 1.0;
-  if (!warms_up_log(schedule)) {
-    return (double)step / (double)schedule->warmup_steps;
-  }
-  /* step < warmup_steps here, so warmup_steps >= 2 and the logarithm is positive */
-  return log((double)step + 1.0) / log((double)schedule->warmup_steps);
+ * with the learning rate from before the first one. The logarithm is at its end a step early. */
+static double warmup_lr(const zr_schedule_params_t *schedule, int64_t step) {
+  double factor = (double)step / (double)schedule->warmup_steps;
+  /* step < warmup_steps, so warmup_steps >= 2 and the logarithm is positive */
+  if (warms_up_log(schedule))
+    factor = log((double)step + 1.0) / log((double)schedule->warmup_steps);
+  if (factor >= 1.0) return schedule->lr;
+  return schedule->warmup_min_lr + (schedule->lr - schedule->warmup_min_lr) * factor;
 }
 
 /* 0 at step `begin`, 1 at step `end` and after it. */
@@ -74,10 +78,7 @@ void zr_schedule_betas(const zr_schedule_params_t *schedule, int64_t step, doubl
 
 double zr_schedule_lr(const zr_schedule_params_t *schedule, int64_t step) {
   if (schedule->kind == ZR_SCHEDULE_ONE_CYCLE) return cycle_lr(schedule, step);
-  double factor = warmup_factor(schedule, step);
-  if (factor < 1.0) {
-    return schedule->warmup_min_lr + (schedule->lr - schedule->warmup_min_lr) * factor;
-  }
+  if (is_warming_up(schedule, step)) return warmup_lr(schedule, step);
   double range = schedule->lr - schedule->min_lr;
   int64_t begin = schedule->warmup_steps, end = schedule->total_steps;
   switch ((zr_schedule_t)schedule->kind) {
