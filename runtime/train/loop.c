@@ -22,41 +22,41 @@ static zr_status_t name_bad_parameter(zr_loop_t *loop, const zr_step_record_t *r
   return status;
 }
 
-/* Every rank knows the same record. */
-static zr_status_t fail_masked(zr_loop_t *loop, const zr_step_record_t *record) {
+static zr_status_t fail_masked(const zr_loop_t *loop, const zr_step_record_t *record) {
   int64_t samples = zr_loop_batch_samples(loop), n_all = zr_data_n_samples(loop->train);
   int64_t first = (record->iteration - 1) * samples % n_all;
-  return zr_job_agree(
-      loop->job,
-      zr_fail(ZR_ERR_DATA,
-              "step %lld: none of its targets counts: all of its %lld samples from place %lld of "
-              "the order on are masked (data.mask, data.ignore_id, data.documents); take such "
-              "text out of data.train, or make batches larger",
-              (long long)record->step, (long long)samples, (long long)first));
+  return zr_fail(ZR_ERR_DATA,
+                 "step %lld: none of its targets counts: all of its %lld samples from place %lld "
+                 "of the order on are masked (data.mask, data.ignore_id, data.documents); take "
+                 "such text out of data.train, or make batches larger",
+                 (long long)record->step, (long long)samples, (long long)first);
 }
 
-static zr_status_t check_record(zr_loop_t *loop, const zr_step_record_t *record) {
-  if (record->n_bad_params > 0) ZR_TRY(name_bad_parameter(loop, record));
+static zr_status_t fail_record(const zr_loop_t *loop, const zr_step_record_t *record) {
   if (record->scale_at_min) {
-    return zr_job_agree(
-        loop->job,
-        zr_fail(ZR_ERR_NUMERIC,
-                "step %lld: the gradient is not finite at the least loss scale, %g "
-                "(fp16.min_loss_scale): it can not be halved; lower the learning rate, or train "
-                "in bf16",
-                (long long)record->step + 1, record->loss_scale));
+    return zr_fail(ZR_ERR_NUMERIC,
+                   "step %lld: the gradient is not finite at the least loss scale, %g "
+                   "(fp16.min_loss_scale): it can not be halved; lower the learning rate, or "
+                   "train in bf16",
+                   (long long)record->step + 1, record->loss_scale);
   }
   if (record->step_tokens == 0) return fail_masked(loop, record);
   if (record->skipped_in_row < loop->v->max_skipped) return ZR_OK;
-  /* Every rank knows the same record. */
-  return zr_job_agree(
-      loop->job,
-      zr_fail(
-          ZR_ERR_NUMERIC,
-          "step %lld: the gradient was not finite %lld times in a row (run.max_skipped); lower "
-          "the learning rate, or look at the data from sample %lld on",
-          (long long)record->step + 1, (long long)record->skipped_in_row,
-          (long long)(record->iteration - record->skipped_in_row) * zr_loop_batch_samples(loop)));
+  return zr_fail(
+      ZR_ERR_NUMERIC,
+      "step %lld: the gradient was not finite %lld times in a row (run.max_skipped); lower the "
+      "learning rate, or look at the data from sample %lld on",
+      (long long)record->step + 1, (long long)record->skipped_in_row,
+      (long long)(record->iteration - record->skipped_in_row) * zr_loop_batch_samples(loop));
+}
+
+/* Every rank knows the same record. The step in flight ends before they agree: its collectives and
+ * the agreement would meet in another order on another rank. */
+static zr_status_t check_record(zr_loop_t *loop, const zr_step_record_t *record) {
+  if (record->n_bad_params > 0) ZR_TRY(name_bad_parameter(loop, record));
+  if (fail_record(loop, record) == ZR_OK) return ZR_OK;
+  ZR_TRY(zr_exec_wait(loop->exec));
+  return zr_job_agree(loop->job, fail_record(loop, record));
 }
 
 static zr_status_t take_record(zr_loop_t *loop) {
