@@ -12,7 +12,8 @@ enum {
   OPTION_RANKS,
   OPTION_DUMP,
   OPTION_MODEL,
-  OPTION_DATA
+  OPTION_DATA,
+  OPTION_RERUN
 };
 
 static const struct option long_options[] = {
@@ -24,6 +25,7 @@ static const struct option long_options[] = {
     {"dump-after", required_argument, NULL, OPTION_DUMP},
     {"model", required_argument, NULL, OPTION_MODEL},
     {"data", required_argument, NULL, OPTION_DATA},
+    {"rerun", no_argument, NULL, OPTION_RERUN},
     {"help", no_argument, NULL, 'h'},
     {"version", no_argument, NULL, 'V'},
     {NULL, 0, NULL, 0},
@@ -34,6 +36,8 @@ void zr_command_help(FILE *out) {
       "usage: [mpirun -np N] zerorun [options] cfg.yaml      train\n"
       "       zerorun --model M --data FILE ds_config.json   train with DeepSpeed's file as it is\n"
       "       zerorun plan [options] cfg.yaml                what will live where, exact bytes\n"
+      "       zerorun bisect [--rerun] [--json] RUN_A RUN_B  where two runs part: step, state, "
+      "operation\n"
       "       zerorun help options                           every key of a configuration\n"
       "\n"
       "options\n"
@@ -50,6 +54,8 @@ void zr_command_help(FILE *out) {
       "  --json              the lines of log.jsonl on standard output instead of progress\n"
       "  --ranks N           plan: for N ranks (default 1)\n"
       "  --dump-after PASS   plan: the list after model, shard, hoist, place or wait\n"
+      "  --rerun             bisect: makes the steps again and names the first operation that "
+      "differs\n"
       "  --version, --help\n"
       "\n"
       "cfg.yaml is YAML or JSON (a DeepSpeed ds_config.json block is read as it is); - is "
@@ -62,7 +68,7 @@ void zr_command_help(FILE *out) {
       "  0 done    1 internal    2 usage or configuration    3 data, model or checkpoint\n"
       "  4 does not fit    5 a device, disk or network failed    6 another rank failed or "
       "vanished\n"
-      "  7 the numbers failed\n",
+      "  7 the numbers failed    8 bisect: the runs differ\n",
       out);
 }
 
@@ -111,6 +117,9 @@ static zr_status_t parse_option(int option, char **argv, zr_command_t *command) 
     case OPTION_MODEL:
       command->model = optarg;
       return ZR_OK;
+    case OPTION_RERUN:
+      command->rerun = true;
+      return ZR_OK;
     case OPTION_DATA:
       if (command->n_data == ZR_COMMAND_MAX_DATA) {
         return zr_fail(ZR_ERR_CONFIG, "more than %d --data options", (int)ZR_COMMAND_MAX_DATA);
@@ -132,21 +141,34 @@ static zr_status_t parse_option(int option, char **argv, zr_command_t *command) 
   }
 }
 
-/* [plan | help] and one path. */
+static bool takes_word(int argc, char **argv, const char *word) {
+  bool is_it = optind < argc && strcmp(argv[optind], word) == 0;
+  if (is_it) ++optind;
+  return is_it;
+}
+
+/* [plan | help | bisect] and one path, or two. */
 static zr_status_t parse_words(int argc, char **argv, zr_command_t *command) {
-  if (optind < argc && strcmp(argv[optind], "plan") == 0) {
+  if (takes_word(argc, argv, "plan")) {
     command->verb = ZR_COMMAND_PLAN;
-    ++optind;
-  } else if (optind < argc && strcmp(argv[optind], "help") == 0) {
+  } else if (takes_word(argc, argv, "help")) {
     command->verb = ZR_COMMAND_HELP;
-    ++optind;
+  } else if (takes_word(argc, argv, "bisect")) {
+    command->verb = ZR_COMMAND_BISECT;
   }
   if (optind < argc) command->path = argv[optind++];
+  if (optind < argc && command->verb == ZR_COMMAND_BISECT) command->other_path = argv[optind++];
   if (optind < argc) {
     return zr_fail(ZR_ERR_CONFIG, "'%.80s' is one argument too many; zerorun --help", argv[optind]);
   }
   if (command->path == NULL && command->verb <= ZR_COMMAND_PLAN) {
     return zr_fail(ZR_ERR_CONFIG, "no configuration is named: zerorun cfg.yaml; zerorun --help");
+  }
+  if (command->verb == ZR_COMMAND_BISECT && command->other_path == NULL) {
+    return zr_fail(ZR_ERR_CONFIG, "two run folders are needed: zerorun bisect RUN_A RUN_B");
+  }
+  if (command->verb != ZR_COMMAND_BISECT && command->rerun) {
+    return zr_fail(ZR_ERR_CONFIG, "--rerun belongs to zerorun bisect");
   }
   if (command->verb != ZR_COMMAND_PLAN && (command->n_ranks > 0 || command->dump_after != NULL)) {
     return zr_fail(ZR_ERR_CONFIG, "--ranks and --dump-after belong to zerorun plan");

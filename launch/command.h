@@ -6,13 +6,22 @@
 
 #include "runtime/train/config.h"
 
-typedef enum { ZR_COMMAND_RUN = 0, ZR_COMMAND_PLAN, ZR_COMMAND_HELP, ZR_COMMAND_VERSION } zr_verb_t;
+typedef enum {
+  ZR_COMMAND_RUN = 0,
+  ZR_COMMAND_PLAN,
+  ZR_COMMAND_HELP,
+  ZR_COMMAND_VERSION,
+  ZR_COMMAND_BISECT
+} zr_verb_t;
 
 enum { ZR_COMMAND_MAX_SETS = 256, ZR_COMMAND_MAX_DATA = 256 };
 
 typedef struct {
   zr_verb_t verb;
-  const char *path; /* of the configuration; "help": the topic, or NULL */
+  const char *other_path; /* bisect: the second run's folder */
+  bool rerun;             /* bisect --rerun */
+  const char *path; /* bisect: the first run's folder; else of the configuration; "help": the topic,
+                       or NULL */
   const char *set[ZR_COMMAND_MAX_SETS];
   int n_sets;
   const char
@@ -39,6 +48,9 @@ zr_status_t zr_form_complete(const zr_command_t *command, zr_config_file_t *conf
 
 /* `zerorun plan`: what lives where, without running. Prints on standard output. */
 zr_status_t zr_command_plan(zr_alloc_t *alloc, const zr_command_t *command) ZR_MUST_CHECK;
+/* `zerorun bisect A B`: where two runs part; returns the exit code, ZR_EXIT_DIFFER if they do. */
+enum { ZR_EXIT_DIFFER = 8 };
+int zr_command_bisect(zr_alloc_t *alloc, const zr_command_t *command);
 /* `zerorun cfg.yaml`: returns the exit code; messages are printed. */
 int zr_command_run(zr_alloc_t *alloc, const zr_command_t *command);
 

@@ -51,6 +51,9 @@ int main(int argc, char **argv) {
   zr_status_t status = zr_command_parse(argc, argv, &command);
   if (status == ZR_OK && command.verb == ZR_COMMAND_RUN) return zr_command_run(alloc, &command);
   bool first = launched_rank() == 0;
+  if (status == ZR_OK && command.verb == ZR_COMMAND_BISECT) {
+    return first ? zr_command_bisect(alloc, &command) : 0;
+  }
   if (status == ZR_OK && first) status = speak(alloc, &command);
   if (status != ZR_OK && first) zr_error("%s", zr_detail());
   if (status == ZR_OK && (fflush(stdout) != 0 || ferror(stdout))) status = ZR_ERR_IO;

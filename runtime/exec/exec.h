@@ -19,6 +19,10 @@ typedef struct zr_exec_t zr_exec_t;
 typedef zr_status_t (*zr_fetch_fn_t)(void *context, int plan, int64_t iteration, int64_t micro,
                                      int32_t *out_tokens, int32_t *out_targets, int64_t rows);
 
+/* An operation of execution `iteration` that has just run: its operands' memory as it left it. */
+typedef void (*zr_observe_fn_t)(void *context, const zr_plan_t *plan, int64_t iteration, int32_t op,
+                                const zr_kern_call_t *call);
+
 typedef struct {
   const zr_program_t *program;                  /* compiled; outlives the executor */
   int32_t control_buffer[ZR_PROGRAM_MAX_PLANS]; /* per plan: the buffer whose records zr_exec_record
@@ -35,6 +39,8 @@ typedef struct {
   /* Added to the control block's `flags` in execution of a plan's control_count, so that all ranks
    * learn of it in the record. Runs on the compute stream, with fetch_context. NULL: nothing. */
   int64_t (*ask)(void *context, int plan);
+  zr_observe_fn_t observe; /* with `serial`: after each operation, on its stream's thread; NULL */
+  void *observe_context;
   bool serial;          /* one operation at a time, in list order: the oracle */
   uint64_t delay_seed;  /* != 0: every operation is preceded by a pseudo-random delay ... */
   int64_t delay_max_ns; /* ... of at most this */

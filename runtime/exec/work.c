@@ -106,6 +106,10 @@ static zr_status_t run_timed(const zr_exec_op_t *op, int64_t iteration) {
   const zr_status_t status = run_op(op, iteration);
   note_end(op, iteration, value, begin_ns, zr_clock_ns());
   if (status == ZR_OK) {
+    const zr_exec_options_t *o = &exec->options;
+    if (o->serial && o->observe) {
+      o->observe(o->observe_context, exec->plan[op->plan].plan, iteration, op->op, &op->call);
+    }
     keep_record(op, execution);
     return ZR_OK;
   }

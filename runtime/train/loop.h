@@ -22,6 +22,10 @@ typedef struct {
   bool piped;          /* standard output may look like a terminal and is not one */
   bool check_only;     /* stop before the first step: everything is there and fits */
   const char *version; /* for the log */
+  /* Each operation, with run.serial: the run is made to be looked at, and writes and says nothing.
+   * NULL: a run as usual. */
+  zr_observe_fn_t observe;
+  void *observe_context;
 } zr_loop_options_t;
 
 /* Every failure is either settled between the ranks (zr_job_agree) or spread (zr_job_abort) when

@@ -38,7 +38,7 @@ static zr_status_t open_inputs(zr_loop_t *loop) {
 }
 
 static zr_status_t open_outputs(zr_loop_t *loop) {
-  if (loop->rank != 0) return ZR_OK;
+  if (loop->rank != 0 || loop->options->observe != NULL) return ZR_OK;
   ZR_TRY(zr_files_make_dirs(loop->v->run_dir));
   zr_events_options_t options = {.dir = loop->v->run_dir,
                                  .json = loop->options->json,
@@ -153,6 +153,8 @@ static zr_status_t create_exec(zr_loop_t *loop) {
   options.ask = zr_loop_ask;
   options.fetch_context = loop;
   options.serial = loop->v->serial != 0;
+  options.observe = o->observe;
+  options.observe_context = o->observe_context;
   options.delay_seed = loop->v->delay_us > 0 ? (uint64_t)loop->rank + 1 : 0;
   options.delay_max_ns = loop->v->delay_us * 1000;
   options.watchdog_ns = (int64_t)(loop->v->watchdog_s * 1e9);
