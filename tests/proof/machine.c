@@ -41,7 +41,7 @@ void machine_defaults(machine_options_t *out_options) {
 /* Sizes that divide nothing: rows of 24, heads of 10, a vocabulary of 65, sequences of 11. */
 static void tiny_model(const machine_options_t *o, zr_model_config_t *out_model) {
   zr_model_defaults(o->arch, out_model);
-  const bool llama = o->arch == ZR_ARCH_LLAMA;
+  const bool llama = o->arch != ZR_ARCH_GPT2; /* and its family */
   out_model->vocab_size = 65;
   out_model->hidden_size = 24;
   out_model->n_layers = o->n_layers;
@@ -75,6 +75,9 @@ void machine_zero_options(const machine_options_t *o, int n_ranks, const zr_kern
   out_zero->recompute = o->recompute;
   out_zero->digest = true;
   out_zero->decay_matrices = true;
+  out_zero->optimizer = o->optimizer;
+  out_zero->no_momentum = o->momentum == 0;
+  out_zero->state_dtype = o->state_dtype;
   out_zero->kern_ops = kern_ops;
   out_zero->kern = kern;
   out_zero->n_workers = o->n_threads;
@@ -144,6 +147,17 @@ static void upload_unit(machine_t *m, size_t index) {
   zr_alloc_free(&m->alloc, layout);
 }
 
+static void optimizer_control(const machine_options_t *o, zr_control_t *control) {
+  const bool adamw = o->optimizer == 0 || o->optimizer == ZR_OP_ADAMW;
+  control->bias_correction = adamw;
+  control->l2 = !adamw && o->optimizer != ZR_OP_LION;
+  control->momentum = o->momentum;
+  control->dampening = o->momentum > 0 && !o->nesterov ? 0.25 : 0;
+  control->nesterov = o->nesterov;
+  control->lr_decay = o->optimizer == ZR_OP_ADAGRAD ? 0.1 : 0;
+  control->seed = 5;
+}
+
 static void upload_control(machine_t *m) {
   zr_control_t control = {.rank = m->rank,
                           .n_ranks = m->n_ranks,
@@ -157,8 +171,8 @@ static void upload_control(machine_t *m) {
                           .eps = 1e-8,
                           .weight_decay = 0.1,
                           .max_grad_norm = m->options.max_grad_norm,
-                          .bias_correction = 1,
                           .scale_params = m->options.scaling};
+  optimizer_control(&m->options, &control);
   if (m->options.scaling.initial > 0) zr_control_scale_init(&control);
   assert_ok(zr_exec_upload(m->exec, m->zero->control, 0, &control, sizeof control));
   assert_ok(zr_exec_upload(m->exec, m->zero->control_eval, 0, &control, sizeof control));
@@ -327,7 +341,7 @@ void machine_print_options(const machine_options_t *o, int n_ranks) {
       "%s %s gradients %s stage %d, %d ranks, %d leaves, %s, group %d, prefetch %d, recompute %d, "
       "%d threads, "
       "%s%s%s\n",
-      o->arch == ZR_ARCH_GPT2 ? "gpt2" : "llama", zr_dtype_name(dtype), zr_dtype_name(grad_dtype),
+      zr_model_arch_name((int32_t)o->arch), zr_dtype_name(dtype), zr_dtype_name(grad_dtype),
       o->stage, n_ranks, (int)o->n_leaves, o->order == ZR_ORDER_DEPTH ? "depth" : "breadth",
       (int)o->group, (int)o->prefetch, o->recompute, o->n_threads,
       o->serial ? "serial" : "concurrent", o->delay_seed ? ", delayed operations" : "",

@@ -41,6 +41,10 @@ typedef struct {
   int64_t skipped_step; /* the iteration that finds a parameter that is not a number; 0: none */
   int64_t budget_bytes; /* device; 0: unlimited */
   int recompute;        /* zr_recompute_t */
+  int32_t optimizer;    /* zr_op_kind_t; 0: ZR_OP_ADAMW */
+  double momentum;      /* SGD; 0: none */
+  bool nesterov;
+  zr_dtype_t state_dtype; /* 0: fp32 */
 } machine_options_t;
 
 typedef struct {

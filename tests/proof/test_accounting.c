@@ -71,6 +71,7 @@ static void test_bytes_sent_are_planned(void **state) {
         for (options.group = 0; options.group < 3; options.group++, n_runs++) {
           options.arch = (zr_arch_t)arch;
           options.prefetch = n_runs % 4;
+          options.recompute = n_runs % 3;
           check(&options);
         }
   assert_int_equal(zr_pmpi_uncounted_calls(), 0);

@@ -47,7 +47,9 @@ static const types_t all_types[] = {
 
 static machine_world_t world;
 static const types_t *types;
-static double max_grad_norm[2]; /* by architecture */
+static const int64_t archs[] = {ZR_ARCH_GPT2, ZR_ARCH_LLAMA, ZR_ARCH_QWEN2, ZR_ARCH_QWEN3};
+enum { N_ARCHS = sizeof archs / sizeof archs[0] };
+static double max_grad_norm[ZR_N_ARCHS]; /* by architecture */
 
 static void set_values(table_t *table, int setting, int n, const int64_t *value) {
   table->n_values[setting] = n;
@@ -113,7 +115,7 @@ static void cover_pairs(table_t *table) {
 }
 
 static void make_table(table_t *table, int64_t n_leaves) {
-  set_values(table, ARCH, 2, (int64_t[]){ZR_ARCH_GPT2, ZR_ARCH_LLAMA});
+  set_values(table, ARCH, N_ARCHS, archs);
   set_values(table, STAGE, 4, (int64_t[]){0, 1, 2, 3});
   set_values(table, ORDER, 2, (int64_t[]){ZR_ORDER_DEPTH, ZR_ORDER_BREADTH});
   set_groups(table, n_leaves / world.n_ranks);
@@ -229,7 +231,7 @@ static void check_reference(const zr_step_record_t *record) {
 }
 
 static void check_row(const table_t *table, int row, int64_t n_leaves,
-                      const zr_step_record_t want[2][N_STEPS]) {
+                      const zr_step_record_t want[ZR_N_ARCHS][N_STEPS]) {
   machine_options_t options;
   options_of(table, row, n_leaves, &options);
   zr_step_record_t record[N_STEPS];
@@ -248,13 +250,13 @@ static void check_row(const table_t *table, int row, int64_t n_leaves,
 
 static void check_leaves(int64_t n_leaves) {
   if (n_leaves % world.n_ranks != 0) return;
-  static zr_step_record_t want[2][N_STEPS];
+  static zr_step_record_t want[ZR_N_ARCHS][N_STEPS];
   table_t table;
   make_table(&table, n_leaves);
   if (table.n_values[GROUP] == 0) return; /* no node of the one tree: bits of its own */
-  for (int arch = 0; arch < 2; arch++) {
-    reference((zr_arch_t)arch, n_leaves, want[arch]);
-    check_reference(want[arch]);
+  for (int i = 0; i < N_ARCHS; i++) {
+    reference((zr_arch_t)archs[i], n_leaves, want[archs[i]]);
+    check_reference(want[archs[i]]);
   }
   for (int row = 0; row < table.n_rows; row++) check_row(&table, row, n_leaves, want);
   if (world.rank == 0)
