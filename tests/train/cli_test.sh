@@ -207,6 +207,37 @@ resume() {
   [ "$rc" = 0 ] || fail "other options, ignored: $(cat err)"
 }
 
+# Each optimizer and schedule learns, and goes on from a checkpoint, elsewhere, with the same bits.
+optimizers() {
+  local name optimizer scheduler
+  while IFS='|' read -r name optimizer scheduler; do
+    grep -v '^optimizer:\|^scheduler:\|^run:\|^checkpoint:' base.yaml >o.yaml
+    printf '%s\n' "optimizer: $optimizer" "scheduler: $scheduler" 'checkpoint: {every: 12}' \
+      'run: {steps: 24, digest: states, threads: 1}' >>o.yaml
+    rm -rf runs/one runs/o
+    run 1 --set run.dir=runs/one o.yaml
+    [ "$rc" = 0 ] || fail "$name: $(cat err)"
+    python3 - <<'PY' || fail "$name does not learn"
+import json, sys
+losses = [e["loss"] for e in map(json.loads, open("runs/one/log.jsonl")) if e["event"] == "step"]
+sys.exit(not (len(losses) == 24 and 5.4 < losses[0] < 5.7 and sum(losses[-4:]) < 3.9 * losses[0]))
+PY
+    cp -r runs/one runs/o
+    echo step-00000012 >runs/o/checkpoints/latest
+    run $((${#mpiexec} > 0 ? 2 : 1)) --set run.dir=runs/o --set zero_optimization.stage=2 o.yaml
+    [ "$rc" = 0 ] || fail "$name, resumed: $(cat err)"
+    same runs/o
+  done <<'LIST'
+Adam|{type: Adam, params: {lr: 2e-3, weight_decay: 0.01, adam_w_mode: false}}|{type: WarmupLR, params: {warmup_max_lr: auto, warmup_num_steps: 4}}
+SGD|{type: SGD, params: {lr: 0.1}}|{type: WarmupDecayLR, params: {warmup_max_lr: auto, warmup_num_steps: 1}}
+SGD Nesterov|{type: SGD, params: {lr: 0.03, momentum: 0.9, nesterov: true, weight_decay: 0.01}}|{type: Linear}
+Lion|{type: Lion, params: {lr: 5e-4, weight_decay: 0.1}, decay: matrices}|{type: WSD, params: {warmup_num_steps: 4, decay_num_steps: 8}}
+Adagrad|{type: Adagrad, params: {initial_accumulator_value: 0.01}}|{type: WarmupCosineLR, params: {warmup_num_steps: 4}}
+OneCycle|{type: AdamW, params: {weight_decay: 0.1}}|{type: OneCycle, params: {cycle_min_lr: 1e-4, cycle_max_lr: 4e-3, cycle_first_step_size: 10}}
+bf16 states|{type: AdamW, state_dtype: bf16, params: {lr: 2e-3}}|{type: Constant}
+LIST
+}
+
 damage() {
   for ranks in 1 ${mpiexec:+2}; do
     rm -rf runs/bad
@@ -290,7 +321,7 @@ assert plan["plans"]["step"]["tiers"]["device"]["arena_bytes"] == step["peak_byt
 PY
 }
 
-parts=${3:-commands bad_input full_disk json_lines exactness resume damage signals vanish}
+parts=${3:-commands bad_input full_disk json_lines exactness resume optimizers damage signals vanish}
 for part in $parts; do
   before=$n_failed
   $part
