@@ -42,9 +42,9 @@ static const char *const devices[] = {"auto", "cpu", "cuda", NULL};
 static const char *const comms[] = {"auto", "self", "mpi", "nccl", NULL};
 static const char *const optimizers[] = {"AdamW", "Adam", "SGD", "Lion", "Adagrad", NULL};
 static const char *const decays[] = {"all", "matrices", NULL};
-static const char *const schedulers[] = {"Constant", "WarmupLR", "WarmupDecayLR", "WarmupCosineLR",
-                                         "Cosine",   "Linear",   "OneCycle",      "WSD",
-                                         "LRRangeTest", NULL};
+static const char *const schedulers[] = {
+    "Constant", "WarmupLR", "WarmupDecayLR", "WarmupCosineLR", "Cosine",
+    "Linear",   "OneCycle", "WSD",           "LRRangeTest",    NULL};
 static const char *const decay_shapes[] = {"linear", "cosine", "1-sqrt", NULL};
 static const char *const warmup_types[] = {"log", "linear", NULL};
 static const char *const dtypes[] = {"fp32", "bf16", "fp16", NULL};
