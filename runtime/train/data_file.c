@@ -137,8 +137,9 @@ static zr_status_t read_nanogpt(const char *key, zr_data_file_t *file) {
   }
   if (looks_wide(file)) {
     return zr_fail(ZR_ERR_DATA,
-                   "%s: %s (%s) looks like 32-bit ids; nanoGPT's are uint16, which ends at 65535: "
-                   "write it as uint16, or with larger ids as Megatron's .bin and .idx",
+                   "%s: %s (%s) looks like 32-bit ids, or begins with a header that is not "
+                   "known; nanoGPT's ids are uint16, which ends at 65535: write it as uint16, or "
+                   "with larger ids as Megatron's .bin and .idx",
                    key, file->path, how);
   }
   return ZR_OK;

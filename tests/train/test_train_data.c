@@ -92,10 +92,10 @@ static void bad_files_are_named(void **state) {
                ".idx); for plain text set data.tokenizer: byte, for 16-bit ids without a header "
                "data.format: nanogpt");
   write_tokens("magic.bin", 7, 1, 4, 4, 0, 0);
-  expect_error("magic.bin", false, 4, 1, ZR_ERR_DATA,
-               "data.train: magic.bin: token 0 (from 0) is 7, but model.vocab_size is 1; use the "
-               "model's own tokenizer or a larger vocabulary (the file has no known header and was "
-               "read as nanoGPT's uint16 ids)");
+  expect_error("magic.bin", false, 4, 256, ZR_ERR_DATA,
+               "data.train: magic.bin (no known header: read as nanoGPT's) looks like 32-bit ids, "
+               "or begins with a header that is not known; nanoGPT's ids are uint16, which ends at "
+               "65535: write it as uint16, or with larger ids as Megatron's .bin and .idx");
   write_tokens("version.bin", 20240520, 2, 4, 4, 0, 0);
   expect_error("version.bin", false, 4, 256, ZR_ERR_DATA,
                "data.train: version.bin has version 2 of the llm.c format, known is 1");

@@ -167,12 +167,17 @@ static void bad_nanogpt(void **state) {
                "data.train: odd.bin (no known header: read as nanoGPT's) has 11 bytes, an odd "
                "number: 16-bit ids were cut off, or it is something else; for plain text set "
                "data.tokenizer: byte");
+  write_u16("big.bin", 998, 5);
+  expect_error("big.bin", ZR_ERR_DATA,
+               "data.train: big.bin: token 2 (from 0) is 1000, but model.vocab_size is 1000; use "
+               "the model's own tokenizer or a larger vocabulary (the file has no known header and "
+               "was read as nanoGPT's uint16 ids)");
   int32_t wide[40];
   for (int i = 0; i < 40; ++i) wide[i] = 60000 + 1000 * i;
   write_bytes("wide32.bin", wide, sizeof wide);
   expect_error("wide32.bin", ZR_ERR_DATA,
-               "looks like 32-bit ids; nanoGPT's are uint16, which ends "
-               "at 65535");
+               "looks like 32-bit ids, or begins with a header that is not known; nanoGPT's ids "
+               "are uint16, which ends at 65535");
   write_bytes("ids.npy", "\x93NUMPY\1\0abcdef", 14);
   expect_error("ids.npy", ZR_ERR_DATA,
                "ids.npy is not a token file (llm.c's header, or Megatron's "
