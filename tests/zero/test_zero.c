@@ -250,6 +250,70 @@ static void test_states_are_cut_by_stage(void **state) {
   k.ops->close(k.kern);
 }
 
+/* What each optimizer keeps, under PyTorch's names, in fp32 and bf16, cut as AdamW's is. */
+static void test_states_are_the_optimizers(void **state) {
+  (void)state;
+  static const struct {
+    int32_t optimizer;
+    bool no_momentum;
+    int n_states;
+    const char *name;
+  } cases[] = {{0, false, 2, "exp_avg"},          {ZR_OP_ADAMW, false, 2, "exp_avg"},
+               {ZR_OP_SGD, true, 0, NULL},        {ZR_OP_SGD, false, 1, "momentum_buffer"},
+               {ZR_OP_LION, false, 1, "exp_avg"}, {ZR_OP_ADAGRAD, true, 1, "sum"}};
+  kern_t k = open_kern();
+  for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++)
+    for (int half = 0; half < 2; half++) {
+      zr_zero_options_t o = options_for(k, ZR_ARCH_GPT2, 2, 4, 2);
+      o.optimizer = cases[i].optimizer;
+      o.no_momentum = cases[i].no_momentum;
+      o.state_dtype = half ? ZR_BF16 : 0;
+      zr_zero_t *zero = NULL;
+      assert_int_equal(zr_zero_compile(NULL, &o, &zero), ZR_OK);
+      zr_account_t account;
+      zr_cost_account(zr_program_find(zero->program, "step"), &account);
+      assert_int_equal(account.persistent_bytes[0][ZR_CATEGORY_OPTIMIZER],
+                       zero->n_params_padded / 4 * cases[i].n_states * (half ? 2 : 4));
+      assert_int_equal(zr_zero_n_states(&o), cases[i].n_states);
+      if (cases[i].name) assert_string_equal(zr_zero_state_name(&o, 0), cases[i].name);
+      for (int s = 0; s < ZR_MAX_STATES; s++)
+        assert_int_equal(zero->unit[0].state[s] >= 0, s < cases[i].n_states);
+      zr_zero_destroy(zero);
+    }
+  k.ops->close(k.kern);
+}
+
+/* optimizer.decay: all tensors, or those of two dimensions; never padding. */
+static void test_what_decays(void **state) {
+  (void)state;
+  kern_t k = open_kern();
+  for (int matrices = 0; matrices < 2; matrices++) {
+    zr_zero_options_t o = options_for(k, ZR_ARCH_GPT2, 1, 2, 2);
+    o.decay_matrices = matrices;
+    zr_zero_t *zero = NULL;
+    assert_int_equal(zr_zero_compile(NULL, &o, &zero), ZR_OK);
+    int64_t n_kept = 0, n_elems = 0;
+    for (size_t u = 0; u < zero->n_units; u++) {
+      zr_kern_layout_t *layout = NULL;
+      int64_t bytes = 0;
+      assert_int_equal(zr_zero_layout(zero, u, &layout, &bytes), ZR_OK);
+      for (int64_t t = 0; t < layout->n_tensors; t++) {
+        const zr_flat_tensor_t *flat = &zero->flat_tensor[zero->unit[u].first_tensor + t];
+        const zr_tape_tensor_t *tensor = &zero->tape->tensor[flat->tensor];
+        bool vector = strstr(tensor->name, "bias") != NULL || strstr(tensor->name, "ln_") != NULL;
+        assert_int_equal(layout->tensor[t].decays, !(vector && matrices));
+        n_kept += vector;
+        n_elems += layout->tensor[t].end - layout->tensor[t].begin;
+      }
+      zr_alloc_free(zr_alloc_default(), layout);
+    }
+    assert_int_equal(n_kept, 3 * 8 + 2); /* 2 norms and 4 biases of a block, the last norm */
+    assert_int_equal(n_elems, zero->n_params);
+    zr_zero_destroy(zero);
+  }
+  k.ops->close(k.kern);
+}
+
 static void test_wrong_settings_are_named(void **state) {
   (void)state;
   kern_t k = open_kern();
@@ -276,6 +340,8 @@ int main(void) {
       cmocka_unit_test(test_tree_is_the_definition),
       cmocka_unit_test(test_leaves_cover_the_step),
       cmocka_unit_test(test_states_are_cut_by_stage),
+      cmocka_unit_test(test_states_are_the_optimizers),
+      cmocka_unit_test(test_what_decays),
       cmocka_unit_test(test_bf16_halves_what_travels),
       cmocka_unit_test(test_recompute_saves_memory),
       cmocka_unit_test(test_every_setting_verifies),
