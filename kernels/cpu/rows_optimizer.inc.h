@@ -130,7 +130,7 @@ static inline vu random_bits(uint64_t key, uint64_t index) {
     first[0] = zr_state_round_bits(key, index);
     return first;
   }
-  vq counter;
+  vq counter = {0};
   for (int l = 0; l < ZR_VEC / 2; l++) counter[l] = key + ((index >> 1) + (uint64_t)l) * stride;
   return (vu)mix_vector(counter);
 }
