@@ -4,7 +4,7 @@ set -euo pipefail
 packages=(gcc cmake ninja-build pkg-config libc6-dev libopenmpi-dev openmpi-bin libdnnl-dev libgomp1
   libyaml-dev libjansson-dev libxxhash-dev libhwloc-dev bible-kjv)
 if [ "${1:-}" = --tests ]; then
-  packages+=(libcmocka-dev clang-format python3 git)
+  packages+=(libcmocka-dev clang-format python3 git strace)
 fi
 missing=()
 for package in "${packages[@]}"; do
