@@ -119,10 +119,8 @@ zr_status_t zr_recompute_mark(zr_build_t *build) ZR_MUST_CHECK;
 /* shard.c: parameters before use, gradients after it */
 zr_status_t zr_shard_trees(zr_build_t *build) ZR_MUST_CHECK;
 zr_status_t zr_shard_gather(zr_build_t *build, const zr_segment_t *segment) ZR_MUST_CHECK;
-zr_status_t zr_shard_begin_leaf(zr_build_t *build, const zr_segment_t *segment,
-                                int64_t micro) ZR_MUST_CHECK;
-zr_status_t zr_shard_end_leaf(zr_build_t *build, const zr_segment_t *segment,
-                              int64_t micro) ZR_MUST_CHECK;
+zr_status_t zr_shard_begin_leaf(zr_build_t *build, const zr_segment_t *segment) ZR_MUST_CHECK;
+zr_status_t zr_shard_end_leaf(zr_build_t *build, const zr_segment_t *segment) ZR_MUST_CHECK;
 zr_status_t zr_shard_all_reduce(zr_build_t *build, int64_t offset, int64_t bytes) ZR_MUST_CHECK;
 
 /* hoist.c */

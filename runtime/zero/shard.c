@@ -153,8 +153,7 @@ static zr_status_t flat_slot(zr_build_t *build, zr_grad_tree_t *tree, int slot) 
                          &tree->flat[slot]);
 }
 
-zr_status_t zr_shard_begin_leaf(zr_build_t *build, const zr_segment_t *segment, int64_t micro) {
-  (void)micro;
+zr_status_t zr_shard_begin_leaf(zr_build_t *build, const zr_segment_t *segment) {
   for (size_t i = 0; i < build->n_trees; i++) {
     zr_grad_tree_t *tree = &build->tree[i];
     if (!tree_in_segment(tree, segment)) continue;
@@ -200,8 +199,7 @@ static bool unit_is_done(const zr_build_t *build, int32_t unit) {
   return true;
 }
 
-zr_status_t zr_shard_end_leaf(zr_build_t *build, const zr_segment_t *segment, int64_t micro) {
-  (void)micro;
+zr_status_t zr_shard_end_leaf(zr_build_t *build, const zr_segment_t *segment) {
   for (size_t i = 0; i < build->n_trees; i++) {
     zr_grad_tree_t *tree = &build->tree[i];
     if (!tree_in_segment(tree, segment)) continue;

@@ -133,13 +133,13 @@ static zr_status_t emit_segment(zr_build_t *build, const zr_segment_t *segment) 
     ZR_TRY(emit_counts(build));
   ZR_TRY(zr_shard_gather(build, segment));
   for (int64_t g = segment->micro_begin; g < segment->micro_end; g++) {
-    ZR_TRY(zr_shard_begin_leaf(build, segment, g));
+    ZR_TRY(zr_shard_begin_leaf(build, segment));
     ZR_TRY(emit_replay(build, segment, g));
     for (int part = 0; part < 2; part++) {
       zr_range_t ops = zr_build_ops(build, segment, part);
       for (int64_t i = ops.begin; i < ops.end; i++) ZR_TRY(lower_op(build, &build->tape->op[i], g));
     }
-    ZR_TRY(zr_shard_end_leaf(build, segment, g));
+    ZR_TRY(zr_shard_end_leaf(build, segment));
   }
   return ZR_OK;
 }

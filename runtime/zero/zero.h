@@ -46,7 +46,7 @@ typedef struct {
   int n_workers;
   zr_place_options_t place;
   FILE *dump;             /* --dump-after: the plan's text after the pass `dump_after`, or NULL */
-  const char *dump_after; /* "model", "steps", "shard", "hoist", "place", "wait" */
+  const char *dump_after; /* "model", "shard", "hoist", "place", "wait" */
 } zr_zero_options_t;
 
 /* A tensor in its flat. */
