@@ -9,6 +9,7 @@
 #include "runtime/train/checkpoint.h"
 #include "runtime/train/files.h"
 #include "tests/support/cmocka_all.h"
+#include "tests/support/temp_dir.h"
 
 enum { N_TENSORS = 3, N_UNITS = 2, MOST_RANKS = 4, SHARD = 1024 };
 
@@ -22,8 +23,6 @@ typedef struct {
   float *memory[3 * N_UNITS]; /* by buffer index */
   zr_states_t states;
 } model_t;
-
-static char dir[] = "/tmp/zr_ckpt_XXXXXX";
 
 static zr_status_t get(void *context, int32_t buffer, int64_t offset, void *out, int64_t bytes) {
   const model_t *model = context;
@@ -131,12 +130,12 @@ static const char options_text[] = "optimizer:\n  params:\n    lr: 0.001\nrun:\n
 
 static void save(int64_t step, int n_ranks, int stage, bool commit) {
   zr_checkpoint_file_t file[MOST_RANKS];
-  assert_int_equal(zr_checkpoint_begin(dir, step), ZR_OK);
+  assert_int_equal(zr_checkpoint_begin(temp_dir, step), ZR_OK);
   model_t *model = NULL;
   for (int rank = 0; rank < n_ranks; ++rank) {
     if (model != NULL) drop_model(model);
     model = make_model(rank, n_ranks, stage, true);
-    assert_int_equal(zr_checkpoint_write(&model->states, dir, step, &file[rank]), ZR_OK);
+    assert_int_equal(zr_checkpoint_write(&model->states, temp_dir, step, &file[rank]), ZR_OK);
   }
   zr_checkpoint_manifest_t manifest = {.counters = {.step = step,
                                                     .iteration = step + 2,
@@ -148,13 +147,14 @@ static void save(int64_t step, int n_ranks, int stage, bool commit) {
                                        .zero = &model->zero,
                                        .file = file,
                                        .n_files = (size_t)n_ranks};
-  if (commit) assert_int_equal(zr_checkpoint_commit(zr_alloc_default(), dir, &manifest), ZR_OK);
+  if (commit)
+    assert_int_equal(zr_checkpoint_commit(zr_alloc_default(), temp_dir, &manifest), ZR_OK);
   drop_model(model);
 }
 
 static zr_checkpoint_t *open_latest(void) {
   zr_checkpoint_t *checkpoint = NULL;
-  zr_status_t status = zr_checkpoint_open_latest(zr_alloc_default(), dir, &checkpoint);
+  zr_status_t status = zr_checkpoint_open_latest(zr_alloc_default(), temp_dir, &checkpoint);
   if (status != ZR_OK) print_error("%s\n", zr_detail());
   assert_int_equal(status, ZR_OK);
   return checkpoint;
@@ -193,7 +193,7 @@ static void an_interrupted_save_leaves_the_last_good_one(void **state) {
   save(100, 2, 3, true);
   save(101, 2, 3, false); /* killed before the manifest */
   char path[ZR_PATH_BYTES];
-  (void)snprintf(path, sizeof path, "%s/.writing-step-00000101", dir);
+  (void)snprintf(path, sizeof path, "%s/.writing-step-00000101", temp_dir);
   assert_int_equal(access(path, F_OK), 0);
   zr_checkpoint_t *checkpoint = open_latest();
   assert_int_equal(zr_checkpoint_counters(checkpoint)->step, 100);
@@ -211,15 +211,15 @@ static void an_interrupted_save_leaves_the_last_good_one(void **state) {
 /* Message without the folder. */
 static const char *message(void) {
   static char text[600];
-  const char *rest = zr_detail(), *at = strstr(rest, dir);
+  const char *rest = zr_detail(), *at = strstr(rest, temp_dir);
   (void)snprintf(text, sizeof text, "%.*s%s", at ? (int)(at - rest) : 0, rest,
-                 at ? at + strlen(dir) + 1 : rest);
+                 at ? at + strlen(temp_dir) + 1 : rest);
   return text;
 }
 
 static void poke(const char *name, long at, int change) {
   char path[ZR_PATH_BYTES];
-  (void)snprintf(path, sizeof path, "%s/%s", dir, name);
+  (void)snprintf(path, sizeof path, "%s/%s", temp_dir, name);
   FILE *file = fopen(path, "r+");
   assert_non_null(file);
   assert_int_equal(fseek(file, at, at < 0 ? SEEK_END : SEEK_SET), 0);
@@ -233,7 +233,7 @@ static void damage_is_named(void **state) {
   (void)state;
   static const char file[] = "step-00000200/rank-00001-of-00002.safetensors";
   char path[ZR_PATH_BYTES];
-  (void)snprintf(path, sizeof path, "%s/%s", dir, file);
+  (void)snprintf(path, sizeof path, "%s/%s", temp_dir, file);
   save(200, 2, 3, true);
   poke(file, -100, 1);
   zr_checkpoint_t *checkpoint = open_latest();
@@ -247,20 +247,24 @@ static void damage_is_named(void **state) {
   struct stat about;
   assert_int_equal(stat(path, &about), 0);
   assert_int_equal(truncate(path, about.st_size - 8), 0);
-  assert_int_equal(zr_checkpoint_open_latest(zr_alloc_default(), dir, &checkpoint), ZR_ERR_DATA);
+  assert_int_equal(zr_checkpoint_open_latest(zr_alloc_default(), temp_dir, &checkpoint),
+                   ZR_ERR_DATA);
   assert_string_equal(message(), "step-00000200/rank-00001-of-00002.safetensors is cut off");
   assert_int_equal(truncate(path, 5), 0);
-  assert_int_equal(zr_checkpoint_open_latest(zr_alloc_default(), dir, &checkpoint), ZR_ERR_DATA);
+  assert_int_equal(zr_checkpoint_open_latest(zr_alloc_default(), temp_dir, &checkpoint),
+                   ZR_ERR_DATA);
   assert_string_equal(message(),
                       "step-00000200/rank-00001-of-00002.safetensors is cut off: it has 5 bytes");
   assert_int_equal(unlink(path), 0);
-  assert_int_equal(zr_checkpoint_open_latest(zr_alloc_default(), dir, &checkpoint), ZR_ERR_DATA);
+  assert_int_equal(zr_checkpoint_open_latest(zr_alloc_default(), temp_dir, &checkpoint),
+                   ZR_ERR_DATA);
   assert_string_equal(message(),
                       "can not open step-00000200/rank-00001-of-00002.safetensors: No such file or "
                       "directory");
   save(201, 2, 3, true);
   poke("step-00000201/manifest.json", 60, 2);
-  assert_int_equal(zr_checkpoint_open_latest(zr_alloc_default(), dir, &checkpoint), ZR_ERR_DATA);
+  assert_int_equal(zr_checkpoint_open_latest(zr_alloc_default(), temp_dir, &checkpoint),
+                   ZR_ERR_DATA);
   assert_non_null(strstr(message(), "step-00000201/manifest.json"));
 }
 
@@ -290,7 +294,7 @@ static void other_options_are_refused(void **state) {
 
 static bool is_there(const char *name) {
   char path[ZR_PATH_BYTES];
-  (void)snprintf(path, sizeof path, "%s/%s", dir, name);
+  (void)snprintf(path, sizeof path, "%s/%s", temp_dir, name);
   return access(path, F_OK) == 0;
 }
 
@@ -298,7 +302,7 @@ static void old_ones_are_removed(void **state) {
   (void)state;
   for (int64_t step = 400; step <= 450; step += 10) save(step, 1, 0, true);
   save(460, 1, 0, false);
-  zr_checkpoint_prune(dir, 450, 2, 210);
+  zr_checkpoint_prune(temp_dir, 450, 2, 210);
   assert_true(is_there("step-00000450") && is_there("step-00000440") && is_there("step-00000420"));
   assert_false(is_there("step-00000430") || is_there("step-00000410") || is_there("step-00000400"));
   assert_false(is_there(".writing-step-00000460") || is_there("step-00000300"));
@@ -316,7 +320,7 @@ static void nothing_is_left_when_memory_fails(void **state) {
     zr_checkpoint_t *checkpoint = NULL;
     model_t *model = make_model(1, 2, 1, false);
     model->states.alloc = &alloc;
-    status = zr_checkpoint_open_latest(&alloc, dir, &checkpoint);
+    status = zr_checkpoint_open_latest(&alloc, temp_dir, &checkpoint);
     if (status == ZR_OK) status = zr_checkpoint_verify(checkpoint, 1, 2);
     if (status == ZR_OK) status = zr_checkpoint_load(checkpoint, &model->states);
     zr_checkpoint_close(checkpoint);
@@ -339,18 +343,6 @@ static void an_unwritable_folder_is_named(void **state) {
   (void)fclose(full);
 }
 
-static int make_dir(void **state) {
-  (void)state;
-  return mkdtemp(dir) == NULL;
-}
-
-static int remove_dir(void **state) {
-  (void)state;
-  char command[64];
-  (void)snprintf(command, sizeof command, "rm -r %s", dir);
-  return system(command);
-}
-
 int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(any_ranks_read_what_others_wrote),
@@ -361,5 +353,5 @@ int main(void) {
       cmocka_unit_test(nothing_is_left_when_memory_fails),
       cmocka_unit_test(an_unwritable_folder_is_named),
   };
-  return cmocka_run_group_tests(tests, make_dir, remove_dir);
+  return cmocka_run_group_tests(tests, make_temp_dir, remove_temp_dir);
 }

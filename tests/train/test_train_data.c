@@ -6,14 +6,13 @@
 
 #include "runtime/train/data.h"
 #include "tests/support/cmocka_all.h"
-
-static char dir[] = "/tmp/zr_data_XXXXXX";
+#include "tests/support/temp_dir.h"
 
 static const char *path_of(const char *name) {
   static char path[2][128];
   static int turn;
   turn = !turn;
-  (void)snprintf(path[turn], sizeof path[turn], "%s/%s", dir, name);
+  (void)snprintf(path[turn], sizeof path[turn], "%s/%s", temp_dir, name);
   return path[turn];
 }
 
@@ -56,7 +55,7 @@ static const char *message(void) {
   static char text[600];
   text[0] = 0;
   const char *rest = zr_detail();
-  for (const char *at; (at = strstr(rest, dir)) != NULL; rest = at + strlen(dir) + 1) {
+  for (const char *at; (at = strstr(rest, temp_dir)) != NULL; rest = at + strlen(temp_dir) + 1) {
     (void)snprintf(text + strlen(text), sizeof text - strlen(text), "%.*s", (int)(at - rest), rest);
   }
   (void)snprintf(text + strlen(text), sizeof text - strlen(text), "%s", rest);
@@ -190,18 +189,6 @@ static void nothing_is_left_when_memory_fails(void **state) {
   assert_int_equal(alloc.live_count, 0);
 }
 
-static int make_dir(void **state) {
-  (void)state;
-  return mkdtemp(dir) == NULL;
-}
-
-static int remove_dir(void **state) {
-  (void)state;
-  char command[64];
-  (void)snprintf(command, sizeof command, "rm -r %s", dir);
-  return system(command);
-}
-
 int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(bad_files_are_named),
@@ -209,5 +196,5 @@ int main(void) {
       cmocka_unit_test(each_epoch_is_a_new_order),
       cmocka_unit_test(nothing_is_left_when_memory_fails),
   };
-  return cmocka_run_group_tests(tests, make_dir, remove_dir);
+  return cmocka_run_group_tests(tests, make_temp_dir, remove_temp_dir);
 }
