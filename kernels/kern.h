@@ -145,6 +145,12 @@ typedef enum {
   ZR_OP_BROADCAST,      /* {data A}; root: rank 0 */
   ZR_OP_BARRIER,        /* {} */
 
+  /* --- copies between tiers: executed by the executor and the tiers' backends */
+  ZR_OP_H2D,        /* host to device.  {src R, dst W} */
+  ZR_OP_D2H,        /* device to host.  {src R, dst W} */
+  ZR_OP_DISK_READ,  /* disk to host.  {src R, dst W} */
+  ZR_OP_DISK_WRITE, /* host to disk.  {src R, dst W} */
+
   ZR_N_OP_KINDS
 } zr_op_kind_t;
 
@@ -195,6 +201,7 @@ enum { ZR_FETCH_MICRO, ZR_FETCH_ROWS };
 enum { ZR_ROWS }; /* count, loss_sum */
 /* and the other optimizers */
 enum { ZR_ADAMW_ELEMS, ZR_ADAMW_FIRST, ZR_ADAMW_FIRST_PER_RANK, ZR_ADAMW_SHARD };
+enum { ZR_COPY_BYTES }; /* copies between tiers; of a disk's a multiple of 4096 */
 enum {
   ZR_COMM_SHARD_BYTES
 }; /* all_gather, reduce_scatter; all_reduce and broadcast: bytes in all */
@@ -212,6 +219,11 @@ enum {
 
 static inline int zr_kern_is_update(int32_t kind) {
   return kind >= ZR_OP_ADAMW && kind <= ZR_OP_ADAGRAD;
+}
+
+/* A copy between tiers. */
+static inline int zr_kern_is_copy(int32_t kind) {
+  return kind >= ZR_OP_H2D && kind <= ZR_OP_DISK_WRITE;
 }
 
 enum { ZR_MAX_OPERANDS = 8, ZR_MAX_ATTRS = 6, ZR_BLOCK_ELEMS = 1024, ZR_FLAT_ALIGN_ELEMS = 64 };

@@ -54,22 +54,32 @@ static void data_bytes(const zr_kern_shape_t *s, int64_t need[ZR_MAX_OPERANDS]) 
   need[1] = -1;
 }
 
+static void copy_bytes(const zr_kern_shape_t *s, int64_t need[ZR_MAX_OPERANDS]) {
+  need[0] = need[1] = s->attr[ZR_COPY_BYTES];
+}
+
 static void no_bytes(const zr_kern_shape_t *s, int64_t need[ZR_MAX_OPERANDS]) {
   (void)s;
   (void)need;
 }
 
-#define CONTROL_ROW(n, on)                                              \
-  {                                                                     \
-    .name = n, .stream = on, .n_operands = 1, .operand = {OP_C("ctl")}, \
-    .operand_bytes = ctl_bytes, NO_GRAD                                 \
+#define CONTROL_ROW(n, on)                                                                \
+  {                                                                                       \
+    .name = n, .stream = on, .n_operands = 1, .operand = {OP_C("ctl")}, .host_too = true, \
+    .operand_bytes = ctl_bytes, NO_GRAD                                                   \
+  }
+
+#define COPY_ROW(n, on)                                                         \
+  {                                                                             \
+    .name = n, .stream = on, .n_operands = 2, .n_attrs = 1, .attr = {"bytes"},  \
+    .operand = {OP_R("src"), OP_W("dst")}, .operand_bytes = copy_bytes, NO_GRAD \
   }
 
 /* All optimizers have their operands in the same places: ZR_UPDATE_... */
 #define UPDATE_ROW(n, first_state, second_state)                                \
   {                                                                             \
     .name = n, .stream = ZR_STREAM_COMPUTE, .n_operands = 7, .n_attrs = 4,      \
-    .attr = {"elems", "first", "first_per_rank", "shard"},                      \
+    .attr = {"elems", "first", "first_per_rank", "shard"}, .host_too = true,    \
     .operand = {OP_C("param"),  OP_R("g"),   first_state,         second_state, \
                 OP_R("layout"), OP_C("ctl"), OP_C_OPTIONAL("low")},             \
     .operand_bytes = update_bytes, NO_GRAD                                      \
@@ -108,6 +118,7 @@ const zr_op_row_t zr_op_rows_step[ZR_N_OP_KINDS] = {
     [ZR_OP_CONTROL_END] = CONTROL_ROW("control_end", ZR_STREAM_COMM),
     [ZR_OP_FILL] = {.name = "fill",
                     .stream = ZR_STREAM_COMPUTE,
+                    .host_too = true,
                     .n_operands = 1,
                     .n_attrs = 1,
                     .attr = {"elems"},
@@ -177,4 +188,8 @@ const zr_op_row_t zr_op_rows_step[ZR_N_OP_KINDS] = {
                          .operand_bytes = data_bytes,
                          NO_GRAD},
     [ZR_OP_BARRIER] = {.name = "barrier", COLLECTIVE, .operand_bytes = no_bytes, NO_GRAD},
+    [ZR_OP_H2D] = COPY_ROW("h2d", ZR_STREAM_H2D),
+    [ZR_OP_D2H] = COPY_ROW("d2h", ZR_STREAM_D2H),
+    [ZR_OP_DISK_READ] = COPY_ROW("disk_read", ZR_STREAM_READ),
+    [ZR_OP_DISK_WRITE] = COPY_ROW("disk_write", ZR_STREAM_WRITE),
 };

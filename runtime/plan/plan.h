@@ -33,7 +33,9 @@ typedef enum {
 
 const char *zr_category_name(zr_category_t category);
 
-enum { ZR_PLAN_NAME_BYTES = 56, ZR_PLAN_ALIGN_BYTES = 64 };
+/* Disks move multiples of 4,096 bytes from and to multiples of it: where every buffer of a tier has
+ * such a size, every one has such a place. */
+enum { ZR_PLAN_NAME_BYTES = 56, ZR_PLAN_ALIGN_BYTES = 64, ZR_PLAN_DISK_ALIGN_BYTES = 4096 };
 
 typedef struct {
   char name[ZR_PLAN_NAME_BYTES]; /* "layers.3/h#2": unit / value # micro-batch; unique */
@@ -56,6 +58,7 @@ typedef struct {
   int64_t bytes;
   int64_t rank_stride;
   uint8_t access; /* zr_access_t */
+  uint8_t dtype;  /* zr_dtype_t of a part of a buffer of bytes (ZR_U8); else ZR_U8: the buffer's */
 } zr_operand_t;
 
 /* Wait until operation `op` is done; `back` = 1: of the previous execution of the plan. */
@@ -120,6 +123,7 @@ zr_operand_t zr_operand_shard(int32_t buffer, int64_t shard_bytes,
  * ZR_ERR_INTERNAL names operation and operand. */
 typedef struct {
   int32_t kind;
+  bool on_host; /* on the host stream, where the row allows it */
   int16_t unit;
   int32_t micro, phase;
   int64_t attr[ZR_MAX_ATTRS];

@@ -70,6 +70,7 @@ static void put_op(hasher_t *h, const zr_op_t *op) {
     put(h, operand->bytes);
     put(h, operand->rank_stride);
     put(h, operand->access);
+    put(h, operand->dtype);
   }
   put(h, op->n_waits);
   for (int i = 0; i < op->n_waits; i++) {

@@ -41,7 +41,10 @@ static zr_status_t add_operand(const zr_plan_t *plan, zr_op_t *op, int i) {
   if (!range_inside(plan, operand)) return refuse(plan, op, i, "it is not inside its buffer");
   operand->version = 0;
   op->shape.present |= (uint8_t)(1u << i);
-  op->shape.dtype[i] = plan->buffer[operand->buffer].dtype;
+  uint8_t dtype = plan->buffer[operand->buffer].dtype;
+  if (dtype != ZR_U8 && operand->dtype != ZR_U8)
+    return refuse(plan, op, i, "only a part of a buffer of bytes has a type of its own");
+  op->shape.dtype[i] = operand->dtype != ZR_U8 ? operand->dtype : dtype;
   if (row->may_accumulate && operand->access == ZR_ACCUMULATE) op->shape.accumulate |= 1u << i;
   return ZR_OK;
 }
@@ -75,7 +78,10 @@ zr_status_t zr_plan_add_op(zr_plan_t *plan, const zr_op_desc_t *desc, int32_t *o
     return zr_fail(ZR_ERR_INTERNAL, "plan %s: operation %zu (%s): %d operands, unit %d%s",
                    plan->name, plan->n_ops, row->name, desc->n_operands, desc->unit,
                    plan->finished ? ", and the plan is finished" : "");
-  zr_op_t op = {.stream = row->stream,
+  if (desc->on_host && !row->host_too)
+    return zr_fail(ZR_ERR_INTERNAL, "plan %s: operation %zu (%s) does not run on the host stream",
+                   plan->name, plan->n_ops, row->name);
+  zr_op_t op = {.stream = desc->on_host ? ZR_STREAM_HOST : row->stream,
                 .unit = desc->unit,
                 .micro = desc->micro,
                 .phase = desc->phase,

@@ -214,6 +214,7 @@ static zr_status_t read_op_line(reader_t *r) {
   if (row == NULL) return wrong(r, "a kind of operation");
   ZR_TRY(one_of(r, "a stream", ZR_N_STREAMS, stream_name, &stream));
   r->stream = (uint8_t)stream;
+  r->desc.on_host = stream == ZR_STREAM_HOST && row->host_too;
   if (strcmp(next_word(r), "unit") == 0) {
     ZR_TRY(read_unit_of_op(r));
     next_word(r);
@@ -266,14 +267,22 @@ static zr_status_t read_operand(reader_t *r) {
   ZR_TRY(number(r, "v", 0, UINT32_MAX, &version));
   ZR_TRY(number(r, "", 0, INT64_MAX, &operand.offset));
   ZR_TRY(number(r, "+", 1, INT64_MAX, &operand.bytes));
-  if (more_words(r)) {
-    ZR_TRY(expect(r, "rank"));
-    ZR_TRY(number(r, "", INT64_MIN, INT64_MAX, &operand.rank_stride));
+  next_word(r);
+  if (strcmp(r->word, "as") == 0) {
+    int dtype = 0;
+    ZR_TRY(one_of(r, "a type", ZR_N_DTYPES, dtype_name, &dtype));
+    operand.dtype = (uint8_t)dtype;
+    next_word(r);
   }
+  if (strcmp(r->word, "rank") == 0) {
+    ZR_TRY(number(r, "", INT64_MIN, INT64_MAX, &operand.rank_stride));
+    next_word(r);
+  }
+  if (*r->word != 0) return wrong(r, "as, rank or the end of the line");
   r->desc.operand[at] = operand;
   r->version[at] = (uint32_t)version;
   r->desc.n_operands = at + 1;
-  return end_of_line(r);
+  return ZR_OK;
 }
 
 static zr_status_t read_wait(reader_t *r) {

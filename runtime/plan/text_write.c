@@ -48,6 +48,7 @@ static void write_operand(FILE *file, const zr_plan_t *plan, const char *name,
   fprintf(file, "  %s %c %s v%u %lld +%lld", name, zr_text_access_letter(operand->access),
           plan->buffer[operand->buffer].name, operand->version, (long long)operand->offset,
           (long long)operand->bytes);
+  if (operand->dtype != ZR_U8) fprintf(file, " as %s", zr_dtype_name((zr_dtype_t)operand->dtype));
   if (operand->rank_stride != 0) fprintf(file, " rank %lld", (long long)operand->rank_stride);
   fputc('\n', file);
 }

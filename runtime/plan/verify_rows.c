@@ -97,11 +97,27 @@ static bool is_inside(const zr_plan_t *plan, const zr_operand_t *o) {
   return moved >= -o->offset && moved <= bytes - o->bytes - o->offset;
 }
 
-/* Which tiers an operation on a stream can address: disks only by their own requests, and the
- * device's kernels see the device alone. */
-static bool may_touch(uint8_t stream, uint8_t tier) {
-  if (tier == ZR_TIER_DISK) return stream == ZR_STREAM_READ || stream == ZR_STREAM_WRITE;
-  return stream != ZR_STREAM_COMPUTE || tier == ZR_TIER_DEVICE;
+static bool is_of_disk(const zr_op_t *op) {
+  return op->shape.kind == ZR_OP_DISK_READ || op->shape.kind == ZR_OP_DISK_WRITE;
+}
+
+/* Which tiers an operation can address: a copy its two, a disk nobody else, and the device's
+ * kernels see the device alone. */
+static bool may_touch(const zr_op_t *op, int i, uint8_t tier) {
+  switch (op->shape.kind) {
+    case ZR_OP_H2D:
+      return tier == (i == 0 ? ZR_TIER_HOST : ZR_TIER_DEVICE);
+    case ZR_OP_D2H:
+      return tier == (i == 0 ? ZR_TIER_DEVICE : ZR_TIER_HOST);
+    case ZR_OP_DISK_READ:
+      return tier == (i == 0 ? ZR_TIER_DISK : ZR_TIER_HOST);
+    case ZR_OP_DISK_WRITE:
+      return tier == (i == 0 ? ZR_TIER_HOST : ZR_TIER_DISK);
+    default:
+      break;
+  }
+  if (tier == ZR_TIER_DISK) return false;
+  return op->stream != ZR_STREAM_COMPUTE || tier == ZR_TIER_DEVICE;
 }
 
 static const char *operand_wrong(const zr_plan_t *plan, const zr_op_t *op, int i, int64_t need) {
@@ -118,12 +134,17 @@ static const char *operand_wrong(const zr_plan_t *plan, const zr_op_t *op, int i
   if (row->may_accumulate && (op->shape.accumulate >> i & 1) != accumulates) {
     return "the shape disagrees on accumulation";
   }
-  if (op->shape.dtype[i] != b->dtype) return "the shape disagrees on the type";
+  if (o->dtype >= ZR_N_DTYPES || (o->dtype != ZR_U8 && b->dtype != ZR_U8)) return "its type";
+  uint8_t dtype = o->dtype != ZR_U8 ? o->dtype : b->dtype;
+  if (op->shape.dtype[i] != dtype) return "the shape disagrees on the type";
   if (!is_inside(plan, o)) return "outside its buffer";
   if (need >= 0 && o->bytes != need) return "size";
-  int64_t grain = zr_dtype_bytes((zr_dtype_t)b->dtype);
+  int64_t grain = zr_dtype_bytes((zr_dtype_t)dtype);
   if (o->offset % grain != 0 || o->rank_stride % grain != 0) return "alignment";
-  if (!may_touch(op->stream, b->tier)) return "a tier its stream can not address";
+  int64_t place = b->offset + o->offset;
+  if (is_of_disk(op) && (place | o->bytes | o->rank_stride) % ZR_PLAN_DISK_ALIGN_BYTES != 0)
+    return "not where a disk can move it";
+  if (!may_touch(op, i, b->tier)) return "a tier its stream can not address";
   return NULL;
 }
 
@@ -268,12 +289,31 @@ static zr_status_t check_one_wait_a_stream(const zr_verify_t *v, int32_t index) 
   return ZR_OK;
 }
 
+/* The host's kernels see the host alone. */
+static zr_status_t check_on_host(const zr_verify_t *v, int32_t index) {
+  const zr_op_t *op = &v->plan->op[index];
+  for (int i = 0; i < ZR_MAX_OPERANDS; i++) {
+    if (op->operand[i].buffer < 0) continue;
+    const zr_buffer_t *b = &v->plan->buffer[op->operand[i].buffer];
+    if (b->tier == ZR_TIER_HOST) continue;
+    char text[ZR_VERIFY_NAME_BYTES];
+    return zr_verify_fail(v, index, -1, "%s: operand %s is on %s, its stream can not address it",
+                          zr_verify_op_text(v, index, text), b->name,
+                          zr_tier_name((zr_tier_t)b->tier));
+  }
+  return ZR_OK;
+}
+
 zr_status_t zr_verify_streams(const zr_verify_t *v) {
   const zr_plan_t *plan = v->plan;
   for (int32_t i = 0; i < (int32_t)plan->n_ops; i++) {
     ZR_TRY(check_one_wait_a_stream(v, i));
     const zr_op_row_t *row = zr_op_row(plan->op[i].shape.kind);
     if (plan->op[i].stream == row->stream) continue;
+    if (plan->op[i].stream == ZR_STREAM_HOST && row->host_too) {
+      ZR_TRY(check_on_host(v, i));
+      continue;
+    }
     /* Every conflict is ordered all the same: nothing to name but its neighbour in the stream. */
     int32_t neighbour = i - 1;
     while (neighbour >= 0 && plan->op[neighbour].stream != plan->op[i].stream) neighbour--;
