@@ -1,4 +1,5 @@
-/* The bound of a step: the busiest stream, or the longest chain of values, whichever is longer.
+/* The bound of a step: the busiest stream, what streams share (cores, a drive), or the longest
+ * chain of values, whichever is longest.
  *
  * A buffer is cut into pieces where operands begin and end; each piece knows when its present
  * version is ready. An operation starts when all it reads is ready and overwrites without waiting:
@@ -118,29 +119,85 @@ static int64_t run_steps(chain_t *c) {
   return (last_ns - half_ns) / (N_STEPS / 2);
 }
 
-zr_status_t zr_cost_bound(const zr_plan_t *plan, const int64_t *duration_ns,
-                          zr_bound_t *out_bound) {
-  zr_bound_t bound = {0};
+static void add_busy(const zr_plan_t *plan, const int64_t *duration_ns, zr_bound_t *bound) {
   int64_t busy_ns[ZR_N_STREAMS] = {0};
   for (size_t i = 0; i < plan->n_ops; i++) {
     busy_ns[plan->op[i].stream] += duration_ns[i];
-    bound.serial_ns += duration_ns[i];
+    bound->serial_ns += duration_ns[i];
   }
   for (uint8_t s = 0; s < ZR_N_STREAMS; s++) {
-    if (busy_ns[s] <= bound.busy_ns) continue;
-    bound.busy_ns = busy_ns[s];
-    bound.busiest = s;
+    if (busy_ns[s] <= bound->busy_ns) continue;
+    bound->busy_ns = busy_ns[s];
+    bound->busiest = s;
   }
+}
+
+static int max_of(int a, int b) {
+  return a > b ? a : b;
+}
+
+/* Threads x time of what computes or copies memory, spread over all cores without a gap. What waits
+ * for other ranks or for a disk may cost the cores nothing. */
+static void add_cores(const zr_plan_t *plan, const int64_t *duration_ns,
+                      const zr_bound_machine_t *machine, zr_bound_t *bound) {
+  double work_ns = 0;
+  for (size_t i = 0; i < plan->n_ops; i++) {
+    uint8_t s = plan->op[i].stream;
+    bool all = s == ZR_STREAM_COMPUTE || s == ZR_STREAM_HOST;
+    if (all) work_ns += (double)duration_ns[i] * machine->n_workers;
+    if (s == ZR_STREAM_H2D || s == ZR_STREAM_D2H) work_ns += (double)duration_ns[i];
+  }
+  /* More workers than cores: their times alone have it already. */
+  int n_cores = max_of(machine->n_cores, machine->n_workers);
+  bound->cores_ns = (int64_t)(work_ns / n_cores);
+}
+
+/* However they are laid over each other, a drive serves at most mixed_drive of the two at once. */
+static void add_drive(const zr_plan_t *plan, const int64_t *duration_ns,
+                      const zr_bound_machine_t *machine, zr_bound_t *bound) {
+  double both_ns = 0, mixed = machine->mixed_drive > 1 ? machine->mixed_drive : 1;
+  for (size_t i = 0; i < plan->n_ops; i++) {
+    uint8_t s = plan->op[i].stream;
+    if (s == ZR_STREAM_READ || s == ZR_STREAM_WRITE) both_ns += (double)duration_ns[i];
+  }
+  bound->drive_ns = (int64_t)(both_ns / mixed);
+}
+
+static zr_status_t longest_chain(const zr_plan_t *plan, const int64_t *duration_ns,
+                                 int64_t *out_ns) {
   chain_t chain = {.plan = plan, .duration_ns = duration_ns};
   zr_status_t status = cut_buffers(&chain);
-  if (status == ZR_OK) {
-    bound.chain_ns = run_steps(&chain);
-    bound.bound_ns = bound.busy_ns > bound.chain_ns ? bound.busy_ns : bound.chain_ns;
-    *out_bound = bound;
-  }
+  if (status == ZR_OK) *out_ns = run_steps(&chain);
   zr_alloc_free(plan->alloc, chain.first);
   zr_alloc_free(plan->alloc, chain.count);
   zr_alloc_free(plan->alloc, chain.cut);
   zr_alloc_free(plan->alloc, chain.ready_ns);
   return status;
+}
+
+static zr_status_t bound_of(const zr_plan_t *plan, const int64_t *duration_ns,
+                            const zr_bound_machine_t *machine, zr_bound_t *out_bound) {
+  zr_bound_t bound = {0};
+  ZR_TRY(longest_chain(plan, duration_ns, &bound.chain_ns));
+  add_busy(plan, duration_ns, &bound);
+  if (machine != NULL) {
+    add_cores(plan, duration_ns, machine, &bound);
+    add_drive(plan, duration_ns, machine, &bound);
+  }
+  const int64_t part_ns[] = {bound.busy_ns, bound.chain_ns, bound.cores_ns, bound.drive_ns};
+  for (size_t i = 0; i < sizeof part_ns / sizeof part_ns[0]; i++) {
+    if (part_ns[i] > bound.bound_ns) bound.bound_ns = part_ns[i];
+  }
+  *out_bound = bound;
+  return ZR_OK;
+}
+
+zr_status_t zr_cost_bound(const zr_plan_t *plan, const int64_t *duration_ns,
+                          zr_bound_t *out_bound) {
+  return bound_of(plan, duration_ns, NULL, out_bound);
+}
+
+zr_status_t zr_cost_bound_on(const zr_plan_t *plan, const int64_t *duration_ns,
+                             const zr_bound_machine_t *machine, zr_bound_t *out_bound) {
+  return bound_of(plan, duration_ns, machine, out_bound);
 }

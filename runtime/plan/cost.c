@@ -15,6 +15,29 @@ int64_t zr_cost_sent_bytes(const zr_plan_t *plan, const zr_op_t *op) {
   }
 }
 
+int64_t zr_cost_copy_bytes(const zr_op_t *op) {
+  return zr_kern_is_copy(op->shape.kind) ? op->shape.attr[ZR_COPY_BYTES] : 0;
+}
+
+static void add_copy(zr_account_t *account, const zr_op_t *op) {
+  switch (op->shape.kind) {
+    case ZR_OP_H2D:
+      account->h2d_bytes += zr_cost_copy_bytes(op);
+      break;
+    case ZR_OP_D2H:
+      account->d2h_bytes += zr_cost_copy_bytes(op);
+      break;
+    case ZR_OP_DISK_READ:
+      account->disk_read_bytes += zr_cost_copy_bytes(op);
+      break;
+    case ZR_OP_DISK_WRITE:
+      account->disk_write_bytes += zr_cost_copy_bytes(op);
+      break;
+    default:
+      break;
+  }
+}
+
 void zr_cost_account(const zr_plan_t *plan, zr_account_t *out_account) {
   zr_account_t account = {0};
   for (size_t i = 0; i < plan->n_buffers; i++) {
@@ -27,6 +50,7 @@ void zr_cost_account(const zr_plan_t *plan, zr_account_t *out_account) {
     const zr_op_t *op = &plan->op[i];
     const zr_op_row_t *row = zr_op_row(op->shape.kind);
     account.sent_bytes += zr_cost_sent_bytes(plan, op);
+    add_copy(&account, op);
     if (row->flops != NULL) account.flops += row->flops(&op->shape);
     if (op->stream != ZR_STREAM_COMPUTE) continue;
     for (int j = 0; j < row->n_operands; j++) {
