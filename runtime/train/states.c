@@ -12,17 +12,15 @@ typedef struct {
   int16_t *low;
 } window_t;
 
-/* Elements [begin, end) of a unit's flat that are somewhere on this rank: element begin is the
- * first of the buffer if the state is sharded. */
+/* Elements [begin, end) of a unit's flat that are somewhere on this rank. */
 typedef struct {
   const zr_zero_unit_t *unit;
-  int kind;
-  int32_t buffer;
+  size_t index;   /* of the unit */
+  int kind, held; /* held: zr_held_t */
   int64_t begin, end;
-  int64_t held_from; /* flat element at the buffer's start */
-  zr_dtype_t dtype;  /* of the buffer */
+  int64_t held_from; /* the first flat element that this rank holds */
+  zr_dtype_t dtype;  /* as it is held */
   /* 16-bit parameters: what this rank has of the rest of their masters. */
-
   int64_t low_begin, low_end;
 } span_t;
 
@@ -52,10 +50,11 @@ static int64_t max_i64(int64_t a, int64_t b) {
 /* share: this rank's shard alone; else all that it holds. */
 static span_t span_of(const zr_states_t *states, size_t unit_index, int kind, bool share) {
   const zr_zero_unit_t *unit = &states->zero->unit[unit_index];
-  int32_t buffer = kind == ZR_STATE_PARAM ? unit->param : unit->state[kind - 1];
+  int held = kind == ZR_STATE_PARAM ? ZR_HELD_PARAM : ZR_HELD_STATE + kind - 1;
   bool sharded = kind == ZR_STATE_PARAM ? unit->param_sharded : unit->optimizer_sharded;
   int64_t shard_begin = unit->shard_elems * states->rank;
-  span_t span = {.unit = unit, .kind = kind, .buffer = buffer, .end = unit->flat_elems};
+  span_t span = {.unit = unit, .index = unit_index, .kind = kind, .held = held};
+  span.end = unit->flat_elems;
   span.held_from = sharded ? shard_begin : 0;
   if (sharded || share) {
     span.begin = shard_begin;
@@ -89,17 +88,57 @@ static zr_status_t visit(const zr_states_t *states, const span_t *span, int64_t 
 
 /* --- windows --------------------------------------------------------------------------------- */
 
+/* A run of elements may lie in several places: chunks of a disk, a share that lives elsewhere. */
+static zr_status_t next_place(const zr_states_t *states, const span_t *span, int held, int64_t elem,
+                              int64_t elems, zr_zero_place_t *out_place) {
+  zr_zero_place_t place = zr_zero_place(states->zero, span->index, held, elem);
+  if (place.elems < 1 || place.buffer < 0) {
+    return zr_fail(ZR_ERR_INTERNAL, "unit %s: element %lld of state %d has no place",
+                   span->unit->name, (long long)elem, held);
+  }
+  place.elems = min_i64(place.elems, elems);
+  *out_place = place;
+  return ZR_OK;
+}
+
+/* `elems` elements of `item` bytes from the begin-th on that this rank holds. */
+static zr_status_t get_run(const zr_states_t *states, const span_t *span, int held, int64_t begin,
+                           int64_t elems, int64_t item, void *out_data) {
+  char *data = out_data;
+  while (elems > 0) {
+    zr_zero_place_t place = {0};
+    ZR_TRY(next_place(states, span, held, begin, elems, &place));
+    ZR_TRY(states->get(states->context, place.buffer, place.offset, data, place.elems * item));
+    data += place.elems * item;
+    begin += place.elems;
+    elems -= place.elems;
+  }
+  return ZR_OK;
+}
+
+static zr_status_t put_run(const zr_states_t *states, const span_t *span, int held, int64_t begin,
+                           int64_t elems, int64_t item, const void *source) {
+  const char *data = source;
+  while (elems > 0) {
+    zr_zero_place_t place = {0};
+    ZR_TRY(next_place(states, span, held, begin, elems, &place));
+    ZR_TRY(states->put(states->context, place.buffer, place.offset, data, place.elems * item));
+    data += place.elems * item;
+    begin += place.elems;
+    elems -= place.elems;
+  }
+  return ZR_OK;
+}
+
 /* Elements [begin, end) lie within what the rank has of the masters: shares always do. */
 static zr_status_t get_masters(const zr_states_t *states, const span_t *span, int64_t begin,
                                int64_t end, window_t *window) {
   int64_t elems = end - begin, at = begin - span->low_begin;
-  int32_t low = span->unit->low;
   if (span->dtype == ZR_F16) {
-    return states->get(states->context, low, at * 4, window->value, elems * 4);
+    return get_run(states, span, ZR_HELD_LOW, at, elems, 4, window->value);
   }
-  ZR_TRY(states->get(states->context, span->buffer, (begin - span->held_from) * 2, window->high,
-                     elems * 2));
-  ZR_TRY(states->get(states->context, low, at * 2, window->low, elems * 2));
+  ZR_TRY(get_run(states, span, span->held, begin - span->held_from, elems, 2, window->high));
+  ZR_TRY(get_run(states, span, ZR_HELD_LOW, at, elems, 2, window->low));
   for (int64_t i = 0; i < elems; ++i) {
     window->value[i] = zr_master_join(window->high[i], window->low[i]);
   }
@@ -117,21 +156,18 @@ static zr_status_t put_masters(const zr_states_t *states, const span_t *span, in
       window->high[i] = zr_f16_from_f32(window->value[i]);
     }
   }
-  ZR_TRY(states->put(states->context, span->buffer, (begin - span->held_from) * 2, window->high,
-                     (end - begin) * 2));
+  ZR_TRY(put_run(states, span, span->held, begin - span->held_from, end - begin, 2, window->high));
   int64_t from = max_i64(begin, span->low_begin), to = min_i64(end, span->low_end);
   if (from >= to) return ZR_OK;
   int64_t bytes = is_bf16 ? 2 : 4;
   const void *data = window->value + (from - begin);
   if (is_bf16) data = window->low + (from - begin);
-  return states->put(states->context, span->unit->low, (from - span->low_begin) * bytes, data,
-                     (to - from) * bytes);
+  return put_run(states, span, ZR_HELD_LOW, from - span->low_begin, to - from, bytes, data);
 }
 
 static zr_status_t get_bf16(const zr_states_t *states, const span_t *span, int64_t begin,
                             int64_t end, window_t *window) {
-  ZR_TRY(states->get(states->context, span->buffer, (begin - span->held_from) * 2, window->high,
-                     (end - begin) * 2));
+  ZR_TRY(get_run(states, span, span->held, begin - span->held_from, end - begin, 2, window->high));
   for (int64_t i = 0; i < end - begin; ++i) window->value[i] = zr_bf16_to_f32(window->high[i]);
   return ZR_OK;
 }
@@ -139,8 +175,7 @@ static zr_status_t get_bf16(const zr_states_t *states, const span_t *span, int64
 static zr_status_t put_bf16(const zr_states_t *states, const span_t *span, int64_t begin,
                             int64_t end, const window_t *window) {
   for (int64_t i = 0; i < end - begin; ++i) window->high[i] = zr_bf16_from_f32(window->value[i]);
-  return states->put(states->context, span->buffer, (begin - span->held_from) * 2, window->high,
-                     (end - begin) * 2);
+  return put_run(states, span, span->held, begin - span->held_from, end - begin, 2, window->high);
 }
 
 static zr_status_t get_window(const zr_states_t *states, const span_t *span, int64_t begin,
@@ -149,8 +184,7 @@ static zr_status_t get_window(const zr_states_t *states, const span_t *span, int
     return span->kind == ZR_STATE_PARAM ? get_masters(states, span, begin, end, window)
                                         : get_bf16(states, span, begin, end, window);
   }
-  return states->get(states->context, span->buffer, (begin - span->held_from) * 4, window->value,
-                     (end - begin) * 4);
+  return get_run(states, span, span->held, begin - span->held_from, end - begin, 4, window->value);
 }
 
 static zr_status_t put_window(const zr_states_t *states, const span_t *span, int64_t begin,
@@ -159,8 +193,7 @@ static zr_status_t put_window(const zr_states_t *states, const span_t *span, int
     return span->kind == ZR_STATE_PARAM ? put_masters(states, span, begin, end, window)
                                         : put_bf16(states, span, begin, end, window);
   }
-  return states->put(states->context, span->buffer, (begin - span->held_from) * 4, window->value,
-                     (end - begin) * 4);
+  return put_run(states, span, span->held, begin - span->held_from, end - begin, 4, window->value);
 }
 
 static zr_status_t read_span(const zr_states_t *states, const span_t *span, window_t *window,

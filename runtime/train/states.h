@@ -1,5 +1,5 @@
-/* A unit's parameters and optimizer states between flats on the device and named tensors. One
- * thread (the loop's), streams drained; the pool helps.
+/* A unit's parameters and optimizer states between flats, wherever they live, and named tensors.
+ * One thread (the loop's), streams drained; the pool helps.
  *
  * A flat holds several tensors with padding between them, and a rank may hold the whole flat or its
  * shard only. Here a *piece* is a run of elements of one tensor's state; pieces are visited unit by

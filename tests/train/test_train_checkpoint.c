@@ -55,7 +55,8 @@ static model_t *make_model(int rank, int n_ranks, int stage, bool filled) {
   m->zero = (zr_zero_t){
       .tape = &m->tape, .unit = m->unit, .n_units = N_UNITS, .flat_tensor = m->flat_tensor};
   m->zero.options.n_ranks = n_ranks;
-  m->tape = (zr_tape_t){.tensor = m->tensor, .n_tensors = N_TENSORS};
+  m->zero.options.state_dtype = ZR_F32;
+  m->tape = (zr_tape_t){.tensor = m->tensor, .n_tensors = N_TENSORS, .dtype = ZR_F32};
   for (int t = 0; t < N_TENSORS; ++t) {
     m->tensor[t] = (zr_tape_tensor_t){
         .unit = rows[t].unit, .n_dims = rows[t].dims, .rows = rows[t].rows, .cols = rows[t].cols};

@@ -42,7 +42,7 @@ static rank_t *make_rank(zr_dtype_t dtype, int rank, int n_ranks, int stage) {
   int64_t blocks = (ELEMS + 64 + BLOCK - 1) / BLOCK;
   int64_t shard = (blocks + n_ranks - 1) / n_ranks * BLOCK;
   r->tensor = (zr_tape_tensor_t){.name = "w", .n_dims = 2, .rows = ROWS, .cols = COLS};
-  r->tape = (zr_tape_t){.tensor = &r->tensor, .n_tensors = 1};
+  r->tape = (zr_tape_t){.tensor = &r->tensor, .n_tensors = 1, .dtype = dtype};
   r->place = (zr_flat_tensor_t){.tensor = 0, .begin = 64, .elems = ELEMS};
   r->unit = (zr_zero_unit_t){.n_tensors = 1,
                              .flat_elems = shard * n_ranks,
@@ -54,6 +54,7 @@ static rank_t *make_rank(zr_dtype_t dtype, int rank, int n_ranks, int stage) {
   r->zero = (zr_zero_t){.tape = &r->tape, .unit = &r->unit, .n_units = 1, .flat_tensor = &r->place};
   r->zero.options.run.dtype = dtype;
   r->zero.options.n_ranks = n_ranks;
+  r->zero.options.state_dtype = ZR_F32;
   r->zero.options.optimizer = ZR_OP_SGD; /* without states of its own */
   r->zero.options.no_momentum = true;
   r->low_bytes = dtype == ZR_BF16 ? 2 : 4;
