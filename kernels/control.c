@@ -105,6 +105,7 @@ void zr_control_begin(zr_control_t *ctl) {
   memset(&ctl->loss, 0, sizeof ctl->loss);
   memset(ctl->digest_sum, 0, sizeof ctl->digest_sum);
   ctl->n_bad_params = 0;
+  ctl->flags = 0;
 }
 
 zr_loss_scale_params_t zr_loss_scale_defaults(void) {
@@ -235,5 +236,4 @@ void zr_control_end(zr_control_t *ctl) {
       .digest_states = ctl->last_digest[1],
       .flags = ctl->flags,
   };
-  ctl->flags = 0;
 }

@@ -3,70 +3,23 @@
 
 #include <string.h>
 
-static zr_status_t persistent(zr_build_t *build, const char *unit, const char *what,
-                              zr_category_t category, zr_dtype_t dtype, int64_t bytes,
-                              int32_t *out_buffer) {
-  char name[2 * ZR_PLAN_NAME_BYTES];
-  snprintf(name, sizeof name, "%s%s%s", unit, unit[0] ? "/" : "", what);
-  return zr_plan_add_buffer(build->plan, name, ZR_TIER_DEVICE, category, dtype, bytes, true,
-                            out_buffer);
-}
-
-/* What 16-bit parameters leave of their fp32 master: bf16 its lower half, fp16 all of it. */
-static zr_status_t unit_low(zr_build_t *build, zr_zero_unit_t *unit, int64_t elems) {
-  unit->low = -1;
-  if (build->param_dtype == ZR_F32) return ZR_OK;
-  zr_dtype_t dtype = build->param_dtype == ZR_BF16 ? ZR_I16 : ZR_F32;
-  return persistent(build, unit->name, "low", ZR_CATEGORY_OPTIMIZER, dtype,
-                    elems * zr_dtype_bytes(dtype), &unit->low);
-}
-
-static zr_status_t optimizer_states(zr_build_t *build, zr_zero_unit_t *unit, int64_t elems) {
-  const zr_zero_options_t *o = build->options;
-  zr_dtype_t dtype = o->state_dtype;
-  for (int k = 0; k < ZR_MAX_STATES; k++) {
-    unit->state[k] = -1;
-    if (k >= zr_zero_n_states(o)) continue;
-    ZR_TRY(persistent(build, unit->name, zr_zero_state_name(o, k), ZR_CATEGORY_OPTIMIZER, dtype,
-                      elems * zr_dtype_bytes(dtype), &unit->state[k]));
-  }
-  return ZR_OK;
-}
-
-/* States of one unit: whole, or this rank's shard, by stage. */
-static zr_status_t unit_states(zr_build_t *build, zr_zero_unit_t *unit, int32_t *out_grad) {
-  int stage = build->options->n_ranks > 1 ? build->options->stage : 0;
-  unit->param_sharded = stage >= 3;
-  unit->optimizer_sharded = stage >= 1;
-  int64_t held = unit->optimizer_sharded ? unit->shard_elems : unit->flat_elems;
-  int64_t params = unit->param_sharded ? unit->shard_elems : unit->flat_elems;
-  int64_t layout =
-      (int64_t)sizeof(zr_kern_layout_t) + unit->n_tensors * (int64_t)sizeof(zr_kern_tensor_t);
-  ZR_TRY(persistent(build, unit->name, "layout", ZR_CATEGORY_DATA, ZR_U8, layout, &unit->layout));
-  ZR_TRY(persistent(build, unit->name, "param", ZR_CATEGORY_PARAM, build->param_dtype,
-                    params * build->param_bytes, &unit->param));
-  ZR_TRY(unit_low(build, unit, held));
-  ZR_TRY(optimizer_states(build, unit, held));
-  *out_grad = -1;
-  if (build->options->stage >= 2) return ZR_OK;
-  return persistent(build, unit->name, "grad", ZR_CATEGORY_GRAD, build->grad_dtype,
-                    unit->flat_elems * build->grad_bytes, out_grad);
-}
-
 /* The same buffers with the same indices in every plan of the program. */
 static zr_status_t add_persistent(zr_build_t *build) {
   zr_zero_t *zero = build->zero;
   int64_t control = (int64_t)sizeof(zr_control_t);
-  ZR_TRY(persistent(build, "", "ctl", ZR_CATEGORY_DATA, ZR_U8, control, &zero->control));
-  ZR_TRY(persistent(build, "", "ctl_eval", ZR_CATEGORY_DATA, ZR_U8, control, &zero->control_eval));
+  ZR_TRY(zr_home_buffer(build, "", "ctl", ZR_TIER_DEVICE, ZR_CATEGORY_DATA, ZR_U8, control,
+                        &zero->control));
+  ZR_TRY(zr_home_buffer(build, "", "ctl_eval", ZR_TIER_DEVICE, ZR_CATEGORY_DATA, ZR_U8, control,
+                        &zero->control_eval));
   build->rope = -1;
   if (zero->tape->rope_table >= 0) {
     int64_t bytes = zero->tape->value[zero->tape->rope_table].elems * 4;
-    ZR_TRY(persistent(build, "", "rope", ZR_CATEGORY_DATA, ZR_F32, bytes, &build->rope));
+    ZR_TRY(zr_home_buffer(build, "", "rope", ZR_TIER_DEVICE, ZR_CATEGORY_DATA, ZR_F32, bytes,
+                          &build->rope));
   }
   for (size_t u = 0; u < zero->n_units; u++)
-    ZR_TRY(unit_states(build, &zero->unit[u], &build->grad_flat[u]));
-  return ZR_OK;
+    ZR_TRY(zr_home_unit(build, &zero->unit[u], &build->grad_flat[u]));
+  return zr_home_slots(build);
 }
 
 static void build_destroy(zr_build_t *build) {
@@ -87,6 +40,7 @@ static void build_destroy(zr_build_t *build) {
   zr_alloc_free(alloc, build->gap);
   zr_alloc_free(alloc, build->forward);
   zr_alloc_free(alloc, build->backward);
+  zr_boundary_fini(build);
   zr_alloc_free(alloc, build);
 }
 
@@ -172,9 +126,9 @@ zr_status_t zr_build_finish(zr_build_t *build, zr_status_t status) {
   return status;
 }
 
-zr_status_t zr_build_buffer(zr_build_t *build, int32_t unit, const char *value, int64_t number,
-                            int64_t micro, zr_category_t category, zr_dtype_t dtype, int64_t bytes,
-                            int32_t *out_buffer) {
+zr_status_t zr_build_buffer_in(zr_build_t *build, zr_tier_t tier, int32_t unit, const char *value,
+                               int64_t number, int64_t micro, zr_category_t category,
+                               zr_dtype_t dtype, int64_t bytes, int32_t *out_buffer) {
   char name[ZR_PLAN_NAME_BYTES], suffix[24] = "", hash[24] = "";
   if (number >= 0) snprintf(suffix, sizeof suffix, ".%lld", (long long)number);
   if (micro >= 0) snprintf(hash, sizeof hash, "#%lld", (long long)micro);
@@ -182,8 +136,14 @@ zr_status_t zr_build_buffer(zr_build_t *build, int32_t unit, const char *value, 
                       unit >= 0 ? build->tape->unit_name[unit] : "step", value, suffix, hash);
   if (used < 0 || (size_t)used >= sizeof name)
     return zr_fail(ZR_ERR_INTERNAL, "buffer name too long: %s...", name);
-  return zr_plan_add_buffer(build->plan, name, ZR_TIER_DEVICE, category, dtype, bytes, false,
-                            out_buffer);
+  return zr_plan_add_buffer(build->plan, name, tier, category, dtype, bytes, false, out_buffer);
+}
+
+zr_status_t zr_build_buffer(zr_build_t *build, int32_t unit, const char *value, int64_t number,
+                            int64_t micro, zr_category_t category, zr_dtype_t dtype, int64_t bytes,
+                            int32_t *out_buffer) {
+  return zr_build_buffer_in(build, ZR_TIER_DEVICE, unit, value, number, micro, category, dtype,
+                            bytes, out_buffer);
 }
 
 zr_operand_t zr_build_all(const zr_build_t *build, int32_t buffer, zr_access_t access) {
@@ -224,11 +184,12 @@ static zr_status_t add_scratch(zr_build_t *build, zr_op_desc_t *desc, int slot) 
   return ZR_OK;
 }
 
-zr_status_t zr_build_op(zr_build_t *build, int32_t kind, int32_t unit, int64_t micro,
-                        const int64_t *attr, double real, int n_operands,
-                        const zr_operand_t *operand) {
+static zr_status_t build_op(zr_build_t *build, bool on_host, int32_t kind, int32_t unit,
+                            int64_t micro, const int64_t *attr, double real, int n_operands,
+                            const zr_operand_t *operand) {
   const zr_op_row_t *row = zr_op_row(kind);
   zr_op_desc_t desc = {.kind = kind,
+                       .on_host = on_host,
                        .unit = (int16_t)unit,
                        .micro = (int32_t)micro,
                        .phase = build->phase,
@@ -247,4 +208,15 @@ zr_status_t zr_build_op(zr_build_t *build, int32_t kind, int32_t unit, int64_t m
   if (scratch >= 0) ZR_TRY(add_scratch(build, &desc, scratch));
   int32_t index;
   return zr_plan_add_op(build->plan, &desc, &index);
+}
+
+zr_status_t zr_build_op(zr_build_t *build, int32_t kind, int32_t unit, int64_t micro,
+                        const int64_t *attr, double real, int n_operands,
+                        const zr_operand_t *operand) {
+  return build_op(build, false, kind, unit, micro, attr, real, n_operands, operand);
+}
+
+zr_status_t zr_build_op_on_host(zr_build_t *build, int32_t kind, int32_t unit, const int64_t *attr,
+                                double real, int n_operands, const zr_operand_t *operand) {
+  return build_op(build, true, kind, unit, -1, attr, real, n_operands, operand);
 }

@@ -20,6 +20,7 @@
 #define ZR_ZERO_BUILD_H
 
 #include "runtime/comm/comm.h"
+#include "runtime/zero/chunk.h"
 #include "runtime/zero/tree.h"
 #include "runtime/zero/zero.h"
 
@@ -52,6 +53,21 @@ typedef struct {
   int64_t begin, end;
 } zr_range_t;
 
+/* Staging slots on the host: persistent buffers of bytes, used in turn. */
+enum { ZR_MAX_SLOTS = 16 };
+typedef struct {
+  int32_t buffer[ZR_MAX_SLOTS];
+  int64_t bytes; /* of one; 0: there are none */
+  int64_t next;  /* how often one has been taken */
+} zr_slots_t;
+
+/* A value of one micro-batch, away from the device between two of its uses (boundary.c). */
+typedef struct {
+  int32_t buffer; /* where it is away; -1 */
+  bool dropped;   /* not on the device */
+  bool valid;     /* what is away is what it is */
+} zr_away_value_t;
+
 typedef struct {
   zr_zero_t *zero;
   const zr_zero_options_t *options; /* zero->options */
@@ -79,8 +95,19 @@ typedef struct {
   zr_segment_t *segment;
   size_t n_segments;
   bool training;
+  /* Slots: of an update's states, parameters and gradients, which go together; of parameters on
+   * their way to their use; of gradients and activations on their way to the disk and back. */
+  zr_slots_t states, params, grads, loads, spills, values;
+  bool *touched;         /* [n_values][2 n_units]: by a unit's forward, by its backward */
+  zr_away_value_t *away; /* [n_micro][n_values] */
+  int32_t norm_unit;     /* its gradient is away, its norm still to be taken; -1 */
   int32_t *grad; /* [n_units] buffer with the unit's finished gradient, as its update reads it */
 } zr_build_t;
+
+/* The buffer of a value of one micro-batch, -1 while it is not on the device. */
+static inline int32_t *zr_build_value(const zr_build_t *build, int32_t value, int64_t micro) {
+  return &build->value_buffer[micro * (int64_t)build->tape->n_values + value];
+}
 
 /* flat.c */
 zr_status_t zr_flat_layout(zr_zero_t *zero) ZR_MUST_CHECK;
@@ -98,7 +125,54 @@ zr_status_t zr_build_op(zr_build_t *build, int32_t kind, int32_t unit, int64_t m
 zr_status_t zr_build_buffer(zr_build_t *build, int32_t unit, const char *value, int64_t number,
                             int64_t micro, zr_category_t category, zr_dtype_t dtype, int64_t bytes,
                             int32_t *out_buffer) ZR_MUST_CHECK;
+zr_status_t zr_build_buffer_in(zr_build_t *build, zr_tier_t tier, int32_t unit, const char *value,
+                               int64_t number, int64_t micro, zr_category_t category,
+                               zr_dtype_t dtype, int64_t bytes, int32_t *out_buffer) ZR_MUST_CHECK;
+/* On the host stream. */
+zr_status_t zr_build_op_on_host(zr_build_t *build, int32_t kind, int32_t unit, const int64_t *attr,
+                                double real, int n_operands,
+                                const zr_operand_t *operand) ZR_MUST_CHECK;
 zr_operand_t zr_build_all(const zr_build_t *build, int32_t buffer, zr_access_t access);
+
+/* homes.c: what persists, by home */
+zr_status_t zr_home_resolve(zr_zero_options_t *options) ZR_MUST_CHECK;
+zr_status_t zr_home_buffer(zr_build_t *build, const char *unit, const char *what, zr_tier_t tier,
+                           zr_category_t category, zr_dtype_t dtype, int64_t bytes,
+                           int32_t *out_buffer) ZR_MUST_CHECK;
+/* States of one unit; *out_grad: its gradient flat on the device, or -1. */
+zr_status_t zr_home_unit(zr_build_t *build, zr_zero_unit_t *unit, int32_t *out_grad) ZR_MUST_CHECK;
+zr_status_t zr_home_slots(zr_build_t *build) ZR_MUST_CHECK;
+/* What the load plan fills. */
+zr_status_t zr_home_fill(zr_build_t *build) ZR_MUST_CHECK;
+zr_chunks_t zr_home_param_chunks(const zr_build_t *build, const zr_zero_unit_t *unit);
+zr_chunks_t zr_home_grad_chunks(const zr_build_t *build, const zr_zero_unit_t *unit);
+zr_chunks_t zr_home_state_chunks(const zr_build_t *build, const zr_zero_unit_t *unit);
+
+/* move.c: copies between tiers */
+int32_t zr_slot_take(const zr_build_t *build, zr_slots_t *slots);
+zr_status_t zr_move(zr_build_t *build, int32_t kind, int32_t unit, int64_t micro,
+                    zr_operand_t source, zr_operand_t destination) ZR_MUST_CHECK;
+/* `bytes` of a value on the device, from and to a buffer on the host or disk. */
+zr_status_t zr_move_out(zr_build_t *build, int32_t unit, int64_t micro, int32_t value,
+                        int32_t away) ZR_MUST_CHECK;
+zr_status_t zr_move_in(zr_build_t *build, int32_t unit, int64_t micro, int32_t away,
+                       int32_t value) ZR_MUST_CHECK;
+/* A unit's parameters from their home into a buffer on the device. */
+zr_status_t zr_move_param(zr_build_t *build, int32_t unit, int32_t into) ZR_MUST_CHECK;
+/* What is away of a unit's finished gradient, from buffer `from` to its home. */
+zr_status_t zr_move_grad(zr_build_t *build, int32_t unit, int32_t from) ZR_MUST_CHECK;
+
+/* boundary.c: values that live away between two of their uses. A visit is one segment's work on one
+ * micro-batch. */
+zr_status_t zr_boundary_init(zr_build_t *build) ZR_MUST_CHECK;
+void zr_boundary_fini(zr_build_t *build);
+zr_status_t zr_boundary_before(zr_build_t *build, size_t segment, int64_t micro) ZR_MUST_CHECK;
+zr_status_t zr_boundary_after(zr_build_t *build, size_t segment, int64_t micro) ZR_MUST_CHECK;
+
+/* update_away.c: the update of what is away, on the host */
+bool zr_away_has(const zr_build_t *build);                    /* anything is */
+zr_status_t zr_away_control(zr_build_t *build) ZR_MUST_CHECK; /* the host's control block */
+zr_status_t zr_away_update(zr_build_t *build, int32_t unit) ZR_MUST_CHECK;
 
 /* The segment's operations on the tape: part 0 forward, part 1 backward; empty where it has none.
  */
@@ -128,6 +202,8 @@ zr_status_t zr_hoist(zr_build_t *build) ZR_MUST_CHECK;
 
 /* update.c. The first: behind the last reduction of each unit's gradient, tied uses included. */
 zr_status_t zr_update_gradient(zr_build_t *build, int32_t unit) ZR_MUST_CHECK;
+/* The buffer on the device with the gradient that the unit's update reads. */
+int32_t zr_update_gradient_of(const zr_build_t *build, int32_t unit);
 zr_status_t zr_update_emit(zr_build_t *build) ZR_MUST_CHECK;
 
 #endif

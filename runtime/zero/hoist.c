@@ -1,11 +1,17 @@
-/* Hoist: moves each gather of sharded parameters to the start of the phase `prefetch` segments
- * before its use, and there before the reductions that end the phase before: those wait for
- * gradients that are still being computed, and a gather behind them would wait too. Nothing it
- * passes writes the shard it reads: updates come last. */
+/* Hoist: moves each gather of parameters, and what brings them from their home, to the start of the
+ * phase `prefetch` segments before its use, and there before the reductions that end the phase
+ * before: those wait for gradients that are still being computed, and a gather behind them would
+ * wait too. Nothing it passes writes the shard it reads: updates come last. */
 #include "runtime/zero/build.h"
 
 static bool is_reduction(const zr_op_t *op) {
   return op->shape.kind == ZR_OP_REDUCE_SCATTER || op->shape.kind == ZR_OP_SHARD_ADD;
+}
+
+static bool is_load(const zr_plan_t *plan, const zr_op_t *op) {
+  int32_t kind = op->shape.kind;
+  if (kind != ZR_OP_ALL_GATHER && kind != ZR_OP_H2D && kind != ZR_OP_DISK_READ) return false;
+  return plan->buffer[op->operand[1].buffer].category == ZR_CATEGORY_GATHERED;
 }
 
 zr_status_t zr_hoist(zr_build_t *build) {
@@ -22,8 +28,7 @@ zr_status_t zr_hoist(zr_build_t *build) {
     }
   for (int32_t i = 0; i < (int32_t)plan->n_ops; i++) {
     const zr_op_t *op = &plan->op[i];
-    if (op->shape.kind != ZR_OP_ALL_GATHER) continue;
-    if (plan->buffer[op->operand[1].buffer].category != ZR_CATEGORY_GATHERED) continue;
+    if (!is_load(plan, op)) continue;
     int32_t use = op->phase, target = use - (int32_t)build->options->prefetch;
     if (target < 1) target = 1;
     int32_t to = start[target];

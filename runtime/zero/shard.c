@@ -73,9 +73,28 @@ zr_status_t zr_shard_trees(zr_build_t *build) {
 
 /* --- parameters ----------------------------------------------------------------------------- */
 
+static zr_status_t all_gather(zr_build_t *build, int32_t index, int32_t shard) {
+  zr_operand_t operand[] = {zr_build_all(build, shard, ZR_READ),
+                            zr_build_all(build, build->gathered[index], ZR_WRITE)};
+  int64_t bytes = build->zero->unit[index].shard_elems * build->param_bytes;
+  return zr_build_op(build, ZR_OP_ALL_GATHER, index, -1, &bytes, 0, 2, operand);
+}
+
+/* From the home: straight to its place, or this rank's shard first. */
+static zr_status_t load_unit(zr_build_t *build, int32_t index) {
+  const zr_zero_unit_t *unit = &build->zero->unit[index];
+  if (!unit->param_sharded) return zr_move_param(build, index, build->gathered[index]);
+  int32_t shard;
+  ZR_TRY(zr_build_buffer(build, index, "shard", build->phase, -1, ZR_CATEGORY_GATHERED,
+                         build->param_dtype, unit->shard_elems * build->param_bytes, &shard));
+  ZR_TRY(zr_move_param(build, index, shard));
+  return all_gather(build, index, shard);
+}
+
 static zr_status_t gather_unit(zr_build_t *build, int32_t index) {
   const zr_zero_unit_t *unit = &build->zero->unit[index];
-  if (!unit->param_sharded) {
+  bool away = build->options->home.param != ZR_TIER_DEVICE;
+  if (!unit->param_sharded && !away) {
     build->gathered[index] = unit->param;
     return ZR_OK;
   }
@@ -85,10 +104,7 @@ static zr_status_t gather_unit(zr_build_t *build, int32_t index) {
     ZR_TRY(zr_build_buffer(build, index, "gathered", build->phase, -1, ZR_CATEGORY_GATHERED,
                            build->param_dtype, unit->flat_elems * build->param_bytes,
                            &build->gathered[index]));
-    zr_operand_t operand[] = {zr_build_all(build, unit->param, ZR_READ),
-                              zr_build_all(build, build->gathered[index], ZR_WRITE)};
-    int64_t bytes = unit->shard_elems * build->param_bytes;
-    ZR_TRY(zr_build_op(build, ZR_OP_ALL_GATHER, index, -1, &bytes, 0, 2, operand));
+    ZR_TRY(away ? load_unit(build, index) : all_gather(build, index, unit->param));
   }
   build->gathered_phase[index] = build->phase;
   return ZR_OK;

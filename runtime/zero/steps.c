@@ -31,13 +31,9 @@ zr_status_t zr_steps_segments(zr_build_t *build, bool training) {
   return ZR_OK;
 }
 
-static int32_t *value_slot(zr_build_t *build, int32_t value, int64_t micro) {
-  return &build->value_buffer[micro * (int64_t)build->tape->n_values + value];
-}
-
 /* The buffer of an activation or datum in one micro-batch, made when first asked for. */
 static zr_status_t value_buffer(zr_build_t *build, int32_t id, int64_t micro, int32_t *out_buffer) {
-  int32_t *slot = value_slot(build, id, micro);
+  int32_t *slot = zr_build_value(build, id, micro);
   if (*slot < 0) {
     const zr_value_t *value = &build->tape->value[id];
     zr_category_t category =
@@ -116,7 +112,7 @@ static zr_status_t emit_replay(zr_build_t *build, const zr_segment_t *segment, i
   zr_range_t ops = build->forward[segment->unit];
   for (size_t v = 0; v < build->tape->n_values; v++)
     if (build->again[v] && build->tape->value[v].unit == segment->unit)
-      *value_slot(build, (int32_t)v, micro) = -1;
+      *zr_build_value(build, (int32_t)v, micro) = -1;
   build->replaying = true;
   for (int64_t i = ops.begin; i < ops.end; i++)
     if (build->replayed[i]) ZR_TRY(lower_op(build, &build->tape->op[i], micro));
@@ -124,7 +120,8 @@ static zr_status_t emit_replay(zr_build_t *build, const zr_segment_t *segment, i
   return ZR_OK;
 }
 
-static zr_status_t emit_segment(zr_build_t *build, const zr_segment_t *segment) {
+static zr_status_t emit_segment(zr_build_t *build, size_t index) {
+  const zr_segment_t *segment = &build->segment[index];
   build->phase++;
   bool first = segment->micro_begin == 0 && build->training;
   if (first && segment->kind == ZR_SEGMENT_TURN)
@@ -133,30 +130,35 @@ static zr_status_t emit_segment(zr_build_t *build, const zr_segment_t *segment) 
     ZR_TRY(emit_counts(build));
   ZR_TRY(zr_shard_gather(build, segment));
   for (int64_t g = segment->micro_begin; g < segment->micro_end; g++) {
+    ZR_TRY(zr_boundary_before(build, index, g));
     ZR_TRY(zr_shard_begin_leaf(build, segment));
     ZR_TRY(emit_replay(build, segment, g));
     for (int part = 0; part < 2; part++) {
       zr_range_t ops = zr_build_ops(build, segment, part);
       for (int64_t i = ops.begin; i < ops.end; i++) ZR_TRY(lower_op(build, &build->tape->op[i], g));
     }
+    ZR_TRY(zr_boundary_after(build, index, g));
     ZR_TRY(zr_shard_end_leaf(build, segment));
   }
   return ZR_OK;
 }
 
 zr_status_t zr_steps_emit(zr_build_t *build) {
-  for (size_t s = 0; s < build->n_segments; s++) ZR_TRY(emit_segment(build, &build->segment[s]));
+  ZR_TRY(zr_boundary_init(build));
+  for (size_t s = 0; s < build->n_segments; s++) ZR_TRY(emit_segment(build, s));
   return ZR_OK;
 }
 
 zr_status_t zr_steps_fetch(zr_build_t *build, int64_t micro) {
-  int32_t tokens, targets;
+  int32_t tokens, targets, starts = build->tape->starts;
   ZR_TRY(value_buffer(build, build->tape->tokens, micro, &tokens));
   ZR_TRY(value_buffer(build, build->tape->targets, micro, &targets));
+  if (starts >= 0) ZR_TRY(value_buffer(build, build->tape->starts, micro, &starts));
   int64_t rows = build->tape->value[build->tape->tokens].elems;
   zr_operand_t fetch[] = {zr_build_all(build, tokens, ZR_WRITE),
-                          zr_build_all(build, targets, ZR_WRITE)};
-  return zr_build_op(build, ZR_OP_FETCH, -1, micro, (int64_t[]){micro, rows}, 0, 2, fetch);
+                          zr_build_all(build, targets, ZR_WRITE),
+                          starts < 0 ? zr_operand_none() : zr_build_all(build, starts, ZR_WRITE)};
+  return zr_build_op(build, ZR_OP_FETCH, -1, micro, (int64_t[]){micro, rows}, 0, 3, fetch);
 }
 
 zr_status_t zr_steps_count(zr_build_t *build, int64_t micro) {

@@ -63,6 +63,7 @@ static zr_status_t resolve(zr_zero_options_t *o) {
   if (o->grad_dtype == ZR_U8) o->grad_dtype = ZR_F32;
   if (o->optimizer == ZR_OP_NOP) o->optimizer = ZR_OP_ADAMW;
   if (o->state_dtype == ZR_U8) o->state_dtype = ZR_F32;
+  ZR_TRY(zr_home_resolve(o));
   return zr_model_resolve(&o->model);
 }
 
@@ -87,16 +88,7 @@ static zr_status_t emit_load(zr_build_t *build) {
     zr_operand_t table = zr_build_all(build, build->rope, ZR_WRITE);
     ZR_TRY(zr_build_op(build, ZR_OP_ROPE_TABLE, -1, -1, attr, model->rope_theta, 1, &table));
   }
-  for (size_t u = 0; u < zero->n_units; u++) {
-    const zr_zero_options_t *o = &zero->options;
-    for (int k = 0; k < zr_zero_n_states(o); k++) {
-      int32_t state = zero->unit[u].state[k];
-      int64_t elems = build->plan->buffer[state].bytes / zr_dtype_bytes(o->state_dtype);
-      zr_operand_t operand = zr_build_all(build, state, ZR_WRITE);
-      ZR_TRY(zr_build_op(build, ZR_OP_FILL, (int32_t)u, -1, &elems, o->state_fill, 1, &operand));
-    }
-  }
-  return ZR_OK;
+  return zr_home_fill(build);
 }
 
 static zr_status_t emit_step(zr_build_t *build) {
