@@ -8,16 +8,19 @@
 
 #include "kernels/control.h"
 #include "kernels/kern.h"
+#include "offload/tier.h"
 #include "runtime/comm/comm.h"
 #include "runtime/hal/hal.h"
 #include "runtime/plan/program.h"
 
 typedef struct zr_exec_t zr_exec_t;
 
-/* Fills tokens and targets [rows] of micro-batch `micro` of this rank, for execution `iteration` of
- * plan `plan` (index). Runs on the h2d stream; ids are legal or an error is returned. */
+/* Fills tokens and targets [rows] of micro-batch `micro` of this rank, and unless NULL the place in
+ * its sample where each row's document begins, for execution `iteration` of plan `plan` (index).
+ * Runs on the h2d stream; ids are legal or an error is returned. */
 typedef zr_status_t (*zr_fetch_fn_t)(void *context, int plan, int64_t iteration, int64_t micro,
-                                     int32_t *out_tokens, int32_t *out_targets, int64_t rows);
+                                     int32_t *out_tokens, int32_t *out_targets, int32_t *out_starts,
+                                     int64_t rows);
 
 /* An operation of execution `iteration` that has just run: its operands' memory as it left it. */
 typedef void (*zr_observe_fn_t)(void *context, const zr_plan_t *plan, int64_t iteration, int32_t op,
@@ -33,7 +36,16 @@ typedef struct {
   zr_comm_t *comm;
   const zr_kern_ops_t *kern_ops;
   zr_kern_t *kern;
-  zr_pool_t *pool; /* for the compute stream; others run on their own thread */
+  zr_pool_t *pool; /* for the compute and host streams; others run on their own thread */
+  /* Needed where the program has a disk arena, unless the device stores nothing. The disk has at
+   * least that arena's bytes, serves this executor alone, and is closed after it by the caller. */
+  const zr_disk_ops_t *disk_ops;
+  zr_disk_t *disk;
+  /* The host arena's memory: zr_host_map and zr_host_unmap. NULL: the device's mem_create. What was
+   * refused is logged. */
+  zr_status_t (*host_map)(int64_t bytes, bool pin, zr_host_memory_t *out_memory);
+  void (*host_unmap)(zr_host_memory_t *memory);
+  bool pin_host;
   zr_fetch_fn_t fetch;
   void *fetch_context;
   /* Added to the control block's `flags` in execution of a plan's control_count, so that all ranks
@@ -45,7 +57,8 @@ typedef struct {
   uint64_t delay_seed;  /* != 0: every operation is preceded by a pseudo-random delay ... */
   int64_t delay_max_ns; /* ... of at most this */
   int64_t watchdog_ns;  /* an operation that takes longer fails the run, by name; 0: never */
-  int poison; /* 0..255: arenas start filled with this byte; -1: zeroed as the backend gives them */
+  int poison; /* 0..255: arenas start filled with this byte; -1: zeroed as the backend gives them; a
+                 disk's as it is */
   const int64_t *duration_ns[ZR_PROGRAM_MAX_PLANS]; /* null backend: per operation; NULL: 0 */
   /* zr_hal_null_times, so that the trace has virtual times; NULL: operations are timed as they run
    */
@@ -79,18 +92,34 @@ zr_status_t zr_exec_wait(zr_exec_t *exec) ZR_MUST_CHECK;
 zr_status_t zr_exec_record(zr_exec_t *exec, int64_t iteration,
                            zr_step_record_t *out_record) ZR_MUST_CHECK;
 
-/* Bytes of a persistent buffer; streams drained. */
+/* Bytes of a persistent buffer of any tier; streams drained. On a disk any offset and length: the
+ * 4,096-byte grains at the edges are read, changed and written. */
 zr_status_t zr_exec_upload(zr_exec_t *exec, int32_t buffer, int64_t offset, const void *source,
                            int64_t bytes) ZR_MUST_CHECK;
 zr_status_t zr_exec_download(zr_exec_t *exec, int32_t buffer, int64_t offset, void *destination,
                              int64_t bytes) ZR_MUST_CHECK;
-/* The arena itself, for tests on backends whose memory can be read. */
+/* The arena itself, for tests on backends whose memory can be read. A disk's has no address. */
 void *zr_exec_arena(zr_exec_t *exec, zr_tier_t tier, int64_t *out_bytes);
+/* What host_map gave; bytes 0: it was not asked. */
+const zr_host_memory_t *zr_exec_host_memory(const zr_exec_t *exec);
+
+/* What copies between tiers go over. A fetch is none of them. */
+typedef enum {
+  ZR_LINK_H2D = 0,
+  ZR_LINK_D2H,
+  ZR_LINK_DISK_READ,
+  ZR_LINK_DISK_WRITE,
+  ZR_N_LINKS
+} zr_link_t;
 
 typedef struct {
   int64_t sent_bytes;                   /* counted at the collectives, this rank */
+  int64_t moved_bytes[ZR_N_LINKS];      /* by operations that are done; since create */
+  int64_t moving_bytes[ZR_N_LINKS];     /* by operations that were started and are not done */
   int64_t stream_busy_ns[ZR_N_STREAMS]; /* since create; 0 on backends without clocks */
-  int64_t exposed_ns[ZR_N_STREAMS]; /* compute stream's idle time while waiting for that stream */
+  /* The compute stream's idle time, by the stream that it waited for in the end: while it waits for
+   * a copy that itself waited for the disk, the disk is what it is exposed to. */
+  int64_t exposed_ns[ZR_N_STREAMS];
 } zr_exec_stats_t;
 void zr_exec_stats(const zr_exec_t *exec, zr_exec_stats_t *out_stats);
 

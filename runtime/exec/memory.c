@@ -48,8 +48,13 @@ void *zr_exec_arena(zr_exec_t *exec, zr_tier_t tier, int64_t *out_bytes) {
   return exec->arena[tier];
 }
 
+const zr_host_memory_t *zr_exec_host_memory(const zr_exec_t *exec) {
+  return &exec->host;
+}
+
 void zr_exec_stats(const zr_exec_t *exec, zr_exec_stats_t *out_stats) {
   const zr_exec_options_t *o = &exec->options;
+  *out_stats = (zr_exec_stats_t){0};
   out_stats->sent_bytes = o->comm_ops->sent_bytes(o->comm) - exec->sent_before_bytes;
   for (int s = 0; s < ZR_N_STREAMS; s++) {
     out_stats->stream_busy_ns[s] = atomic_load(&exec->stream[s].busy_ns);

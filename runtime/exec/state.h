@@ -85,6 +85,7 @@ struct zr_exec_t {
   bool stopped;    /* the streams have been brought to rest after a failure */
   void *arena[ZR_N_TIERS];
   int64_t arena_bytes[ZR_N_TIERS];
+  zr_host_memory_t host; /* bytes > 0: the host arena is host_map's */
   zr_exec_plan_t plan[ZR_PROGRAM_MAX_PLANS];
   zr_exec_stream_t *stream; /* [ZR_N_STREAMS] */
   zr_exec_failure_t failure;
