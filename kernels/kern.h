@@ -102,7 +102,8 @@ typedef enum {
 
   /* --- the step --- */
   /* Tokens of one micro-batch (index `micro` of this rank's G) from the data source the executor
-   * was given. {tokens W i32 [T], targets W i32 [T]}: not a kernel, the executor's */
+   * was given. starts[t]: the row of its sample in which row t's document begins.
+   * {tokens W i32 [T], targets W i32 [T], starts W? i32 [T]}: not a kernel, the executor's */
   ZR_OP_FETCH,
   /* ctl->count_local += number of targets >= 0.  {targets R [T], ctl A} */
   ZR_OP_COUNT,

@@ -20,7 +20,7 @@ static zr_status_t run_op(const zr_exec_op_t *op, int64_t iteration) {
     case ZR_OP_NOP:
       return ZR_OK;
     case ZR_OP_FETCH:
-      return o->fetch(o->fetch_context, op->plan, iteration, attr[ZR_FETCH_MICRO], x[0], x[1],
+      return o->fetch(o->fetch_context, op->plan, iteration, attr[ZR_FETCH_MICRO], x[0], x[1], x[2],
                       attr[ZR_FETCH_ROWS]);
     case ZR_OP_ALL_GATHER:
       return o->comm_ops->all_gather(o->comm, x[0], x[1], attr[ZR_COMM_SHARD_BYTES]);

@@ -8,7 +8,7 @@ zr_status_t zr_tape_create(zr_alloc_t *alloc, int64_t rows, zr_dtype_t dtype,
   ZR_TRY(zr_alloc_get(alloc, 1, sizeof *tape, &tape));
   tape->alloc = alloc;
   tape->dtype = dtype == ZR_U8 ? ZR_F32 : (int32_t)dtype;
-  tape->rope_table = -1;
+  tape->starts = tape->rope_table = -1;
   tape->tokens = zr_tape_value(tape, "tokens", rows);
   tape->targets = zr_tape_value(tape, "targets", rows);
   tape->losses = zr_tape_value(tape, "loss", rows);
@@ -35,6 +35,15 @@ void zr_tape_destroy(zr_tape_t *tape) {
   zr_alloc_free(tape->alloc, tape->op);
   zr_alloc_free(tape->alloc, tape->unit_name);
   zr_alloc_free(tape->alloc, tape);
+}
+
+void zr_tape_add_starts(zr_tape_t *tape) {
+  if (tape->status != ZR_OK) return;
+  int32_t id = zr_tape_value(tape, "starts", tape->value[tape->tokens].elems);
+  if (tape->status != ZR_OK) return;
+  tape->value[id].kind = ZR_VALUE_DATA;
+  tape->value[id].dtype = ZR_I32;
+  tape->starts = id;
 }
 
 static void copy_name(char *out_name, size_t bytes, const char *name) {

@@ -79,8 +79,8 @@ typedef struct {
   size_t n_ops, op_capacity, n_forward;
   char (*unit_name)[ZR_PLAN_NAME_BYTES];
   size_t n_units, unit_capacity;
-  int32_t tokens, targets, losses, control,
-      rope_table;     /* values; rope_table -1 where there is none */
+  int32_t tokens, targets, losses, control; /* values */
+  int32_t starts, rope_table;               /* -1 where there is none */
   zr_status_t status; /* sticky: recording goes on after a failure and zr_tape_backward or _finish
                          reports it */
 } zr_tape_t;
@@ -88,6 +88,9 @@ typedef struct {
 zr_status_t zr_tape_create(zr_alloc_t *alloc, int64_t rows, zr_dtype_t dtype,
                            zr_tape_t **out_tape) ZR_MUST_CHECK;
 void zr_tape_destroy(zr_tape_t *tape);
+
+/* Where each row's document begins: a value that micro-batches bring beside their tokens. */
+void zr_tape_add_starts(zr_tape_t *tape);
 
 void zr_tape_unit(zr_tape_t *tape, const char *name); /* begins the next unit */
 /* Declares a tensor of the current unit; returns its value. */

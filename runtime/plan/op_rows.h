@@ -17,6 +17,8 @@ extern const zr_op_row_t zr_op_rows_step[ZR_N_OP_KINDS];
   { .name = n, .access = ZR_READ, .optional = true }
 #define OP_W(n) \
   { .name = n, .access = ZR_WRITE }
+#define OP_W_OPTIONAL(n) \
+  { .name = n, .access = ZR_WRITE, .optional = true }
 #define OP_A(n) \
   { .name = n, .access = ZR_WRITE, .may_accumulate = true }
 #define OP_A_OPTIONAL(n) \

@@ -7,6 +7,7 @@
 static void fetch_bytes(const zr_kern_shape_t *s, int64_t need[ZR_MAX_OPERANDS]) {
   need[0] = zr_op_elems_bytes(s, 0, s->attr[ZR_FETCH_ROWS]);
   need[1] = zr_op_elems_bytes(s, 1, s->attr[ZR_FETCH_ROWS]);
+  need[2] = zr_op_elems_bytes(s, 2, s->attr[ZR_FETCH_ROWS]);
 }
 
 static void rows_ctl_bytes(const zr_kern_shape_t *s, int64_t need[ZR_MAX_OPERANDS]) {
@@ -89,10 +90,10 @@ const zr_op_row_t zr_op_rows_step[ZR_N_OP_KINDS] = {
     [ZR_OP_NOP] = {.name = "nop", .stream = ZR_STREAM_COMPUTE, .operand_bytes = no_bytes, NO_GRAD},
     [ZR_OP_FETCH] = {.name = "fetch",
                      .stream = ZR_STREAM_H2D,
-                     .n_operands = 2,
+                     .n_operands = 3,
                      .n_attrs = 2,
                      .attr = {"micro", "rows"},
-                     .operand = {OP_W("tokens"), OP_W("targets")},
+                     .operand = {OP_W("tokens"), OP_W("targets"), OP_W_OPTIONAL("starts")},
                      .operand_bytes = fetch_bytes,
                      NO_GRAD},
     [ZR_OP_COUNT] = {.name = "count",

@@ -40,7 +40,8 @@ typedef struct {
 
 /* loop_fetch.c: the data source and what signals ask, for the executor. */
 zr_status_t zr_loop_fetch(void *context, int plan, int64_t iteration, int64_t micro,
-                          int32_t *out_tokens, int32_t *out_targets, int64_t rows);
+                          int32_t *out_tokens, int32_t *out_targets, int32_t *out_starts,
+                          int64_t rows);
 int64_t zr_loop_ask(void *context, int plan);
 int64_t zr_loop_batch_samples(const zr_loop_t *loop); /* of a step, all ranks */
 

@@ -164,8 +164,10 @@ static void build_program(mini_t *mini, const mini_shape_t *shape, int n_ranks) 
 /* --- backends --- */
 
 static zr_status_t fetch(void *context, int plan, int64_t iteration, int64_t micro,
-                         int32_t *out_tokens, int32_t *out_targets, int64_t rows) {
+                         int32_t *out_tokens, int32_t *out_targets, int32_t *out_starts,
+                         int64_t rows) {
   mini_t *mini = context;
+  (void)out_starts;
   if (iteration == mini->fetch_fails_at) return zr_fail(ZR_ERR_DATA, "data.bin: it ends early");
   for (int64_t t = 0; t < rows; t++) {
     out_tokens[t] = (int32_t)(plan + micro + t);

@@ -11,10 +11,12 @@ static void check(zr_status_t status) {
 }
 
 static zr_status_t fetch(void *context, int plan, int64_t iteration, int64_t micro,
-                         int32_t *out_tokens, int32_t *out_targets, int64_t rows) {
+                         int32_t *out_tokens, int32_t *out_targets, int32_t *out_starts,
+                         int64_t rows) {
   const machine_t *m = context;
   const golden_t *g = m->golden;
   (void)plan;
+  (void)out_starts;
   int64_t leaf = zr_zero_leaf(&m->zero->options, m->info.rank, micro);
   int64_t first = ((iteration - 1) * g->samples + leaf * m->setting.micro_batch) * g->seq;
   if (rows != m->setting.micro_batch * g->seq || iteration > g->steps)

@@ -85,9 +85,11 @@ void machine_zero_options(const machine_options_t *o, int n_ranks, const zr_kern
 }
 
 static zr_status_t fetch(void *context, int plan, int64_t iteration, int64_t micro,
-                         int32_t *out_tokens, int32_t *out_targets, int64_t rows) {
+                         int32_t *out_tokens, int32_t *out_targets, int32_t *out_starts,
+                         int64_t rows) {
   const machine_t *machine = context;
   (void)plan;
+  (void)out_starts;
   const zr_zero_options_t *o = &machine->zero->options;
   const int64_t leaf = zr_zero_leaf(o, machine->rank, micro);
   const uint64_t key = zr_mix64((uint64_t)(iteration * 4096 + leaf) + 1);
