@@ -6,7 +6,8 @@
 
 enum {
   ZR_VERIFY_LANES = 8,      /* streams, rounded up so that clocks compare as one vector */
-  ZR_VERIFY_ALL_RANKS = -1, /* as a rank: an operand with a stride is the union of its places */
+  ZR_VERIFY_ALL_RANKS = -1, /* as a rank: an operand with a stride covers all from its first place
+                               to its last */
   /* Operations replayed over ranks, at most about this many: all ranks of small plans, a sample
    * of at least three (first, second, last) of large ones. */
   ZR_VERIFY_REPLAY_OPS = 200000
@@ -61,6 +62,10 @@ void zr_verify_map_cut(zr_verify_map_t *map, int32_t place);
 int32_t zr_verify_map_next(const zr_verify_map_t *map, int32_t place); /* first cut after it */
 /* One segment of the span remains, with the state of its first. The span's ends are cut. */
 void zr_verify_map_join(zr_verify_map_t *map, zr_verify_span_t span);
+
+/* fn on every rank, or on a sample. */
+typedef zr_status_t (*zr_verify_rank_fn_t)(const zr_verify_t *v, int rank);
+zr_status_t zr_verify_ranks(const zr_verify_t *v, zr_verify_rank_fn_t fn) ZR_MUST_CHECK;
 
 /* The parts, in the order they run. Each may rely on those before it. */
 zr_status_t zr_verify_rows(const zr_verify_t *v, const int64_t *budget_bytes) ZR_MUST_CHECK;

@@ -189,21 +189,24 @@ static bool has_strides(const zr_plan_t *plan) {
   return false;
 }
 
-zr_status_t zr_verify_list(const zr_verify_t *v) {
-  const zr_plan_t *plan = v->plan;
-  ZR_TRY(check_versions(v));
-  ZR_TRY(check_persistent_scratch(v));
-  int n_ranks = has_strides(plan) ? plan->n_ranks : 1;
-  int64_t n_replays = ZR_VERIFY_REPLAY_OPS / (int64_t)(plan->n_ops + 1);
+zr_status_t zr_verify_ranks(const zr_verify_t *v, zr_verify_rank_fn_t fn) {
+  int n_ranks = v->plan->n_ranks;
+  int64_t n_replays = ZR_VERIFY_REPLAY_OPS / (int64_t)(v->plan->n_ops + 1);
   if (n_replays < 3) n_replays = 3;
   if (n_replays >= n_ranks) {
-    for (int rank = 0; rank < n_ranks; rank++) ZR_TRY(replay(v, rank));
+    for (int rank = 0; rank < n_ranks; rank++) ZR_TRY(fn(v, rank));
     return ZR_OK;
   }
-  ZR_TRY(replay(v, 0));
+  ZR_TRY(fn(v, 0));
   /* 1 first, n - 1 last, evenly between. */
   for (int64_t i = 0; i < n_replays - 1; i++) {
-    ZR_TRY(replay(v, (int)(1 + i * (n_ranks - 2) / (n_replays - 2))));
+    ZR_TRY(fn(v, (int)(1 + i * (n_ranks - 2) / (n_replays - 2))));
   }
   return ZR_OK;
+}
+
+zr_status_t zr_verify_list(const zr_verify_t *v) {
+  ZR_TRY(check_versions(v));
+  ZR_TRY(check_persistent_scratch(v));
+  return has_strides(v->plan) ? zr_verify_ranks(v, replay) : replay(v, 0);
 }
