@@ -18,16 +18,46 @@ void zr_exec_defaults(zr_exec_options_t *out_options) {
   out_options->trace_plan = -1;
 }
 
-static zr_status_t create_arenas(zr_exec_t *exec) {
+static zr_status_t map_host(zr_exec_t *exec, int64_t bytes) {
   const zr_exec_options_t *o = &exec->options;
+  zr_host_memory_t memory;
+  ZR_TRY(o->host_map(bytes, o->pin_host, &memory));
+  exec->host = memory;
+  exec->arena[ZR_TIER_HOST] = memory.memory;
+  if (memory.notice[0] && exec->rank == 0) zr_warn("%s", memory.notice);
+  return ZR_OK;
+}
+
+/* In the order of tiers: a device that stores nothing needs no host memory and no disk either, and
+ * a disk is told of the host memory. */
+static zr_status_t create_arena(zr_exec_t *exec, zr_tier_t tier, int64_t bytes) {
+  const zr_exec_options_t *o = &exec->options;
+  if (tier == ZR_TIER_DISK) return exec->is_virtual ? ZR_OK : zr_exec_disk_open(exec, bytes);
+  if (tier == ZR_TIER_HOST && o->host_map && !exec->is_virtual) return map_host(exec, bytes);
+  ZR_TRY(o->hal_ops->mem_create(o->hal, tier, bytes, &exec->arena[tier]));
+  if (!exec->arena[tier]) exec->is_virtual = true;
+  return ZR_OK;
+}
+
+static zr_status_t create_arenas(zr_exec_t *exec) {
   for (int t = 0; t < ZR_N_TIERS; t++) {
-    const int64_t bytes = o->program->plan[0]->arena_bytes[t];
+    const int64_t bytes = exec->options.program->plan[0]->arena_bytes[t];
     if (!bytes) continue;
-    ZR_TRY(o->hal_ops->mem_create(o->hal, (zr_tier_t)t, bytes, &exec->arena[t]));
+    ZR_TRY(create_arena(exec, (zr_tier_t)t, bytes));
     exec->arena_bytes[t] = bytes;
-    if (!exec->arena[t]) exec->is_virtual = true;
   }
   return ZR_OK;
+}
+
+static void destroy_arena(zr_exec_t *exec, zr_tier_t tier) {
+  const zr_exec_options_t *o = &exec->options;
+  if (tier == ZR_TIER_DISK) {
+    zr_exec_disk_close(exec);
+  } else if (tier == ZR_TIER_HOST && exec->host.bytes > 0) {
+    o->host_unmap(&exec->host);
+  } else if (exec->arena_bytes[tier] > 0) {
+    o->hal_ops->mem_destroy(o->hal, tier, exec->arena[tier], exec->arena_bytes[tier]);
+  }
 }
 
 static zr_status_t poison_arenas(zr_exec_t *exec) {
@@ -37,7 +67,7 @@ static zr_status_t poison_arenas(zr_exec_t *exec) {
   ZR_TRY(zr_alloc_get(exec->alloc, 1, POISON_CHUNK_BYTES, &chunk));
   memset(chunk, o->poison, POISON_CHUNK_BYTES);
   zr_status_t status = ZR_OK;
-  for (int t = 0; t < ZR_N_TIERS; t++) {
+  for (int t = 0; t < ZR_TIER_DISK; t++) {
     for (int64_t at = 0; at < exec->arena_bytes[t] && status == ZR_OK; at += POISON_CHUNK_BYTES) {
       const int64_t left = exec->arena_bytes[t] - at;
       status = o->hal_ops->upload(o->hal, (zr_tier_t)t, (char *)exec->arena[t] + at, chunk,
@@ -45,7 +75,8 @@ static zr_status_t poison_arenas(zr_exec_t *exec) {
     }
   }
   zr_alloc_free(exec->alloc, chunk);
-  return status;
+  if (status != ZR_OK || !exec->arena_bytes[ZR_TIER_DISK]) return status;
+  return zr_exec_disk_fill(exec, o->poison);
 }
 
 /* One slot per rank and plan; a sum of vectors that are zero but for the own slots shows everyone
@@ -87,6 +118,9 @@ static zr_status_t compare_plans(zr_exec_t *exec) {
 static zr_status_t check_options(const zr_exec_options_t *o) {
   if (!o->program || o->program->n_plans < 1 || !o->hal_ops || !o->comm_ops) {
     return zr_fail(ZR_ERR_INVALID_ARGUMENT, "the executor needs a program, a device and ranks");
+  }
+  if (!o->host_map != !o->host_unmap) {
+    return zr_fail(ZR_ERR_INVALID_ARGUMENT, "the executor needs host_map and host_unmap, or none");
   }
   const int n_ranks = o->comm_ops->info(o->comm).n_ranks;
   for (int p = 0; p < o->program->n_plans; p++) {
@@ -190,10 +224,7 @@ void zr_exec_destroy(zr_exec_t *exec) {
     return;
   }
   for (int p = 0; p < o->program->n_plans; p++) zr_exec_plan_release(exec, p);
-  for (int t = 0; t < ZR_N_TIERS; t++) {
-    if (!exec->arena_bytes[t]) continue;
-    o->hal_ops->mem_destroy(o->hal, (zr_tier_t)t, exec->arena[t], exec->arena_bytes[t]);
-  }
+  for (int t = 0; t < ZR_N_TIERS; t++) destroy_arena(exec, (zr_tier_t)t);
   zr_alloc_free(exec->alloc, exec->event);
   zr_alloc_free(exec->alloc, exec->stream);
   zr_alloc_free(exec->alloc, exec);

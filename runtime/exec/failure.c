@@ -13,8 +13,10 @@ void zr_exec_failure_set(zr_exec_t *exec, zr_status_t status, const char *detail
   failure->status = status;
   snprintf(failure->detail, sizeof failure->detail, "%s", detail);
   atomic_store(&failure->state, SET);
-  /* Also when another rank was first: it ends this rank's own collective. */
-  exec->options.comm_ops->abort(exec->options.comm, status, failure->detail);
+  /* Also when another rank was first: this rank's own collective ends, and its transfers. */
+  const zr_exec_options_t *o = &exec->options;
+  o->comm_ops->abort(o->comm, status, failure->detail);
+  if (exec->disk.bounce_memory) o->disk_ops->cancel(o->disk, status, failure->detail);
 }
 
 void zr_exec_failure_of_op(zr_exec_t *exec, const zr_exec_op_t *op, zr_status_t status,

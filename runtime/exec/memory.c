@@ -1,8 +1,16 @@
 /* Reading and writing what persists, while the streams are drained; numbers about the run. */
 #include "runtime/exec/state.h"
 
+/* Where bytes of a buffer are. */
+typedef struct {
+  const char *name;
+  zr_tier_t tier;
+  int64_t offset; /* in the tier's arena */
+  char *memory;   /* NULL: on disk, or the device stores nothing */
+} place_t;
+
 static zr_status_t locate(zr_exec_t *exec, int32_t buffer, int64_t offset, int64_t bytes,
-                          zr_tier_t *out_tier, char **out_place) {
+                          place_t *out_place) {
   const zr_program_t *program = exec->options.program;
   if (zr_exec_has_failed(exec)) return zr_exec_failure_get(exec);
   if (buffer < 0 || buffer >= program->n_persistent) {
@@ -19,28 +27,48 @@ static zr_status_t locate(zr_exec_t *exec, int32_t buffer, int64_t offset, int64
     return zr_fail(ZR_ERR_INVALID_ARGUMENT, "'%s' is copied while stream %s still runs", b->name,
                    zr_stream_name((zr_stream_id_t)s));
   }
-  *out_tier = (zr_tier_t)b->tier;
   char *arena = exec->arena[b->tier];
-  *out_place = arena ? arena + b->offset + offset : NULL;
+  *out_place = (place_t){.name = b->name, .tier = (zr_tier_t)b->tier, .offset = b->offset + offset};
+  if (arena) out_place->memory = arena + out_place->offset;
   return ZR_OK;
+}
+
+static bool is_on_disk(const zr_exec_t *exec, const place_t *place) {
+  return place->tier == ZR_TIER_DISK && !exec->is_virtual;
+}
+
+/* A disk's error knows file and offset, not what lies there. */
+static zr_status_t disk_result(const zr_exec_t *exec, const place_t *place, const char *verb,
+                               zr_status_t status) {
+  if (status == ZR_OK) return ZR_OK;
+  char cause[ZR_DETAIL_BYTES];
+  snprintf(cause, sizeof cause, "%s", zr_detail());
+  return zr_fail(status, "rank %d: %s '%s': %s", exec->rank, verb, place->name, cause);
 }
 
 zr_status_t zr_exec_upload(zr_exec_t *exec, int32_t buffer, int64_t offset, const void *source,
                            int64_t bytes) {
-  zr_tier_t tier = ZR_TIER_DEVICE;
-  char *place = NULL;
-  ZR_TRY(locate(exec, buffer, offset, bytes, &tier, &place));
-  if (!place || !bytes) return ZR_OK;
-  return exec->options.hal_ops->upload(exec->options.hal, tier, place, source, bytes);
+  place_t place = {0};
+  ZR_TRY(locate(exec, buffer, offset, bytes, &place));
+  if (is_on_disk(exec, &place)) {
+    return disk_result(exec, &place, "writing",
+                       zr_exec_disk_put(exec, place.offset, source, bytes));
+  }
+  if (!place.memory || !bytes) return ZR_OK;
+  return exec->options.hal_ops->upload(exec->options.hal, place.tier, place.memory, source, bytes);
 }
 
 zr_status_t zr_exec_download(zr_exec_t *exec, int32_t buffer, int64_t offset, void *destination,
                              int64_t bytes) {
-  zr_tier_t tier = ZR_TIER_DEVICE;
-  char *place = NULL;
-  ZR_TRY(locate(exec, buffer, offset, bytes, &tier, &place));
-  if (!place || !bytes) return ZR_OK;
-  return exec->options.hal_ops->download(exec->options.hal, tier, destination, place, bytes);
+  place_t place = {0};
+  ZR_TRY(locate(exec, buffer, offset, bytes, &place));
+  if (is_on_disk(exec, &place)) {
+    return disk_result(exec, &place, "reading",
+                       zr_exec_disk_get(exec, place.offset, destination, bytes));
+  }
+  if (!place.memory || !bytes) return ZR_OK;
+  return exec->options.hal_ops->download(exec->options.hal, place.tier, destination, place.memory,
+                                         bytes);
 }
 
 void *zr_exec_arena(zr_exec_t *exec, zr_tier_t tier, int64_t *out_bytes) {
@@ -59,5 +87,9 @@ void zr_exec_stats(const zr_exec_t *exec, zr_exec_stats_t *out_stats) {
   for (int s = 0; s < ZR_N_STREAMS; s++) {
     out_stats->stream_busy_ns[s] = atomic_load(&exec->stream[s].busy_ns);
     out_stats->exposed_ns[s] = atomic_load(&exec->stream[s].exposed_ns);
+  }
+  for (int l = 0; l < ZR_N_LINKS; l++) {
+    out_stats->moved_bytes[l] = atomic_load(&exec->link[l].moved_bytes);
+    out_stats->moving_bytes[l] = exec->link[l].started_bytes - out_stats->moved_bytes[l];
   }
 }

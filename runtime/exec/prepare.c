@@ -12,27 +12,28 @@ static bool is_kernel(int32_t kind) {
     case ZR_OP_BARRIER:
       return false;
     default:
-      return true;
+      return !zr_kern_is_copy(kind);
   }
 }
 
 static void resolve_operands(const zr_exec_t *exec, const zr_plan_t *plan, const zr_op_t *op,
-                             zr_kern_call_t *out_call) {
+                             zr_exec_op_t *out) {
   for (int i = 0; i < ZR_MAX_OPERANDS; i++) {
     const zr_operand_t *operand = &op->operand[i];
     if (!(op->shape.present >> i & 1) || operand->buffer < 0) continue;
     const zr_buffer_t *buffer = &plan->buffer[operand->buffer];
-    out_call->bytes[i] = operand->bytes;
-    if (!exec->arena[buffer->tier]) continue;
-    out_call->operand[i] =
-        (char *)exec->arena[buffer->tier] + zr_plan_operand_begin(plan, operand, exec->rank);
+    const int64_t begin = zr_plan_operand_begin(plan, operand, exec->rank);
+    out->call.bytes[i] = operand->bytes;
+    if (buffer->tier == ZR_TIER_DISK) out->disk_offset = begin;
+    if (exec->arena[buffer->tier]) out->call.operand[i] = (char *)exec->arena[buffer->tier] + begin;
   }
 }
 
 static zr_status_t prepare_kernel(zr_exec_t *exec, const zr_plan_t *plan, zr_exec_op_t *op) {
   const zr_exec_options_t *o = &exec->options;
   if (exec->is_virtual || !is_kernel(op->kind)) return ZR_OK;
-  op->call.pool = op->stream == ZR_STREAM_COMPUTE ? o->pool : NULL;
+  const bool uses_pool = op->stream == ZR_STREAM_COMPUTE || op->stream == ZR_STREAM_HOST;
+  op->call.pool = uses_pool ? o->pool : NULL;
   const zr_status_t status = o->kern_ops->prepare(
       o->kern, op->call.shape, zr_pool_n_workers(op->call.pool), &op->call.prepared);
   if (status == ZR_OK) return ZR_OK;
@@ -68,7 +69,7 @@ static zr_status_t prepare_op(zr_exec_t *exec, int plan_index, int32_t index) {
   out->call.shape = &op->shape;
   p->stream_op[op->stream][op->stream_index] = index;
   fill_waits(p->plan, op, out);
-  resolve_operands(exec, p->plan, op, &out->call);
+  resolve_operands(exec, p->plan, op, out);
   if (out->kind == ZR_OP_CONTROL_END && op->operand[0].buffer == o->control_buffer[plan_index]) {
     p->control_end = index;
   }

@@ -15,7 +15,7 @@
 
 enum {
   ZR_EXEC_QUEUE_OPS = 1000, /* in flight on a stream: fewer than any backend's ring holds */
-  ZR_EXEC_END_TIMES = 1024  /* ends remembered per stream, to tell who compute waited for */
+  ZR_EXEC_TIMES = 1024      /* operations whose times a stream remembers, for exposed.c */
 };
 
 /* One operation of one plan, ready to be submitted and run; never changes after create. */
@@ -30,6 +30,7 @@ typedef struct {
     int32_t stream_index;
   } wait[ZR_N_STREAMS];
   int64_t duration_ns;
+  int64_t disk_offset; /* of the operand that is on disk; its address is NULL */
   zr_kern_call_t call; /* operands resolved for this rank; shape, primitive and pool */
 } zr_exec_op_t;
 
@@ -44,9 +45,11 @@ typedef struct {
   _Alignas(64) _Atomic uint64_t n_begun; /* operations that began here: the value of the last one */
   _Atomic int is_running;                /* inside zr_exec_work */
   _Atomic int64_t busy_ns;
-  _Atomic int64_t exposed_ns;                /* compute's idle time caused by this stream */
-  int64_t previous_end_ns;                   /* of the stream's thread */
-  _Atomic int64_t end_ns[ZR_EXEC_END_TIMES]; /* of value v in slot v % n */
+  _Atomic int64_t exposed_ns; /* compute's idle time caused by this stream */
+  int64_t previous_end_ns;    /* of the stream's thread */
+  struct {
+    _Atomic int64_t begin_ns, end_ns;
+  } time[ZR_EXEC_TIMES]; /* of value v in slot v % n */
   /* the loop's thread */
   uint64_t known_done;      /* the timeline when it was last asked for room */
   uint64_t submitted;       /* value of the last operation submitted */
@@ -54,6 +57,17 @@ typedef struct {
   uint64_t watched;         /* the timeline when the watchdog last looked ... */
   int64_t watched_since_ns; /* ... and since when the operation after it could run; 0: it can not */
 } zr_exec_stream_t;
+
+typedef struct {
+  int64_t started_bytes;       /* the loop's thread */
+  _Atomic int64_t moved_bytes; /* the stream's */
+} zr_exec_link_t;
+
+typedef struct {
+  void *bounce_memory; /* NULL: there is no disk */
+  char *bounce;        /* in it, aligned for transfers */
+  uint64_t *written;   /* a bit per grain: what was written before the first execution */
+} zr_exec_disk_t;
 
 /* The first failure. Written once, by whoever moves `state` from 0 (none) to 1 (being written);
  * read when it is 2 (known). */
@@ -86,6 +100,8 @@ struct zr_exec_t {
   void *arena[ZR_N_TIERS];
   int64_t arena_bytes[ZR_N_TIERS];
   zr_host_memory_t host; /* bytes > 0: the host arena is host_map's */
+  zr_exec_disk_t disk;
+  zr_exec_link_t link[ZR_N_LINKS];
   zr_exec_plan_t plan[ZR_PROGRAM_MAX_PLANS];
   zr_exec_stream_t *stream; /* [ZR_N_STREAMS] */
   zr_exec_failure_t failure;
@@ -107,6 +123,22 @@ void zr_exec_plan_release(zr_exec_t *exec, int plan);
 
 /* work.c: runs on the stream's thread; context is a zr_exec_op_t */
 zr_status_t zr_exec_work(void *context, int64_t iteration);
+/* copy.c: runs a copy between tiers, on its stream's thread; and counts it when it is submitted
+ * (any operation may be passed), on the loop's. */
+zr_status_t zr_exec_copy(const zr_exec_op_t *op) ZR_MUST_CHECK;
+void zr_exec_copy_started(const zr_exec_op_t *op);
+/* exposed.c: an operation begins; on its stream's thread. */
+void zr_exec_note_exposed(const zr_exec_op_t *op, int64_t execution, int64_t begin_ns);
+
+/* disk.c; the loop's thread, while nothing runs. Offsets are the disk's, any number of bytes. */
+zr_status_t zr_exec_disk_open(zr_exec_t *exec, int64_t bytes) ZR_MUST_CHECK;
+void zr_exec_disk_close(zr_exec_t *exec);
+zr_status_t zr_exec_disk_fill(zr_exec_t *exec, int value) ZR_MUST_CHECK; /* all of the arena */
+zr_status_t zr_exec_disk_put(zr_exec_t *exec, int64_t offset, const void *source,
+                             int64_t bytes) ZR_MUST_CHECK;
+zr_status_t zr_exec_disk_get(zr_exec_t *exec, int64_t offset, void *destination,
+                             int64_t bytes) ZR_MUST_CHECK;
+
 /* operands.c: tells ThreadSanitizer what the operation touches; nothing in other builds. */
 void zr_exec_declare_operands(const zr_exec_op_t *op);
 

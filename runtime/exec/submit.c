@@ -64,6 +64,7 @@ static zr_status_t submit_op(zr_exec_t *exec, zr_exec_op_t *op, int64_t iteratio
     return zr_exec_stop(exec);
   }
   stream->submitted = work.signal;
+  zr_exec_copy_started(op);
   exec->last_stream = op->stream;
   note_virtual_times(exec, op, iteration, work.signal);
   return o->serial ? zr_exec_await(exec, op->stream, work.signal) : ZR_OK;

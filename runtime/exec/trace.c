@@ -57,14 +57,21 @@ static void write_names(const zr_exec_t *exec, FILE *file) {
   }
 }
 
-static void write_event(const zr_exec_t *exec, int64_t iteration, int32_t index,
-                        const zr_exec_event_t *event, FILE *file) {
-  const zr_plan_t *plan = exec->plan[exec->options.trace_plan].plan;
-  const zr_op_t *op = &plan->op[index];
+/* What a copy moves; of other operations, all that they touch. */
+static int64_t bytes_of(const zr_op_t *op) {
+  if (zr_kern_is_copy(op->shape.kind)) return op->shape.attr[ZR_COPY_BYTES];
   int64_t bytes = 0;
   for (int i = 0; i < ZR_MAX_OPERANDS; i++) {
     if (op->shape.present >> i & 1) bytes += op->operand[i].bytes;
   }
+  return bytes;
+}
+
+static void write_event(const zr_exec_t *exec, int64_t iteration, int32_t index,
+                        const zr_exec_event_t *event, FILE *file) {
+  const zr_plan_t *plan = exec->plan[exec->options.trace_plan].plan;
+  const zr_op_t *op = &plan->op[index];
+  const int64_t bytes = bytes_of(op);
   char name[96];
   zr_plan_op_name(plan, index, name, sizeof name);
   fputs(",\n{\"name\":", file);

@@ -34,6 +34,11 @@ static zr_status_t run_op(const zr_exec_op_t *op, int64_t iteration) {
       return o->comm_ops->broadcast(o->comm, x[0], call->bytes[0], 0);
     case ZR_OP_BARRIER:
       return o->comm_ops->barrier(o->comm);
+    case ZR_OP_H2D:
+    case ZR_OP_D2H:
+    case ZR_OP_DISK_READ:
+    case ZR_OP_DISK_WRITE:
+      return zr_exec_copy(op);
     case ZR_OP_CONTROL_COUNT:
       ZR_TRY(o->kern_ops->run(o->kern, call));
       if (o->ask) ((zr_control_t *)x[0])->flags += o->ask(o->fetch_context, op->plan);
@@ -43,38 +48,14 @@ static zr_status_t run_op(const zr_exec_op_t *op, int64_t iteration) {
   }
 }
 
-/* Compute idled since its previous operation. If what it waited for ended in that time, the stream
- * whose awaited operation ended last is the one it was exposed to. */
-static void note_exposed(const zr_exec_op_t *op, int64_t execution, int64_t begin_ns) {
-  zr_exec_t *exec = op->exec;
-  if (op->stream != ZR_STREAM_COMPUTE || exec->options.serial) return;
-  int64_t since_ns = exec->stream[op->stream].previous_end_ns;
-  const int64_t idle_until_ns = atomic_load_explicit(&exec->idle_until_ns, memory_order_relaxed);
-  if (since_ns < idle_until_ns) since_ns = idle_until_ns;
-  uint64_t wait[ZR_N_STREAMS];
-  zr_exec_op_waits(exec, op, execution, wait);
-  int last = -1;
-  int64_t last_ns = since_ns;
-  for (int s = 0; s < ZR_N_STREAMS; s++) {
-    if (!wait[s]) continue;
-    const int64_t end_ns = atomic_load_explicit(
-        &exec->stream[s].end_ns[wait[s] % ZR_EXEC_END_TIMES], memory_order_relaxed);
-    if (end_ns <= last_ns || end_ns > begin_ns) continue;
-    last = s;
-    last_ns = end_ns;
-  }
-  if (last >= 0) {
-    atomic_fetch_add_explicit(&exec->stream[last].exposed_ns, begin_ns - since_ns,
-                              memory_order_relaxed);
-  }
-}
-
 static void note_end(const zr_exec_op_t *op, int64_t iteration, uint64_t value, int64_t begin_ns,
                      int64_t end_ns) {
   zr_exec_t *exec = op->exec;
   zr_exec_stream_t *stream = &exec->stream[op->stream];
   stream->previous_end_ns = end_ns;
-  atomic_store_explicit(&stream->end_ns[value % ZR_EXEC_END_TIMES], end_ns, memory_order_relaxed);
+  const size_t slot = value % ZR_EXEC_TIMES;
+  atomic_store_explicit(&stream->time[slot].begin_ns, begin_ns, memory_order_relaxed);
+  atomic_store_explicit(&stream->time[slot].end_ns, end_ns, memory_order_relaxed);
   atomic_fetch_add_explicit(&stream->busy_ns, end_ns - begin_ns, memory_order_relaxed);
   zr_exec_event_t *event = zr_exec_event(exec, op->plan, iteration, op->op);
   if (!event) return;
@@ -102,7 +83,7 @@ static zr_status_t run_timed(const zr_exec_op_t *op, int64_t iteration) {
   delay(op, iteration);
   zr_exec_declare_operands(op);
   const int64_t begin_ns = zr_clock_ns();
-  note_exposed(op, execution, begin_ns);
+  zr_exec_note_exposed(op, execution, begin_ns);
   const zr_status_t status = run_op(op, iteration);
   note_end(op, iteration, value, begin_ns, zr_clock_ns());
   if (status == ZR_OK) {

@@ -1,0 +1,52 @@
+/* Copies between tiers: what runs on the streams h2d, d2h, read and write, and their bytes. */
+#include <string.h>
+
+#include "runtime/exec/state.h"
+
+static int link_of(int32_t kind) {
+  switch (kind) {
+    case ZR_OP_H2D:
+      return ZR_LINK_H2D;
+    case ZR_OP_D2H:
+      return ZR_LINK_D2H;
+    case ZR_OP_DISK_READ:
+      return ZR_LINK_DISK_READ;
+    default:
+      return ZR_LINK_DISK_WRITE;
+  }
+}
+
+static int64_t bytes_of(const zr_exec_op_t *op) {
+  return op->call.shape->attr[ZR_COPY_BYTES];
+}
+
+void zr_exec_copy_started(const zr_exec_op_t *op) {
+  if (!zr_kern_is_copy(op->kind)) return;
+  zr_exec_link_t *link = &op->exec->link[link_of(op->kind)];
+  link->started_bytes += bytes_of(op);
+  /* In virtual time nothing runs that could count. */
+  if (op->exec->is_virtual) atomic_fetch_add(&link->moved_bytes, bytes_of(op));
+}
+
+static zr_status_t run(const zr_exec_op_t *op) {
+  const zr_exec_options_t *o = &op->exec->options;
+  void *const *x = op->call.operand;
+  const int64_t bytes = bytes_of(op);
+  if (bytes == 0) return ZR_OK;
+  switch (op->kind) {
+    case ZR_OP_DISK_READ:
+      return o->disk_ops->read(o->disk, op->disk_offset, x[1], bytes);
+    case ZR_OP_DISK_WRITE:
+      return o->disk_ops->write(o->disk, op->disk_offset, x[0], bytes);
+    default:
+      memcpy(x[1], x[0], (size_t)bytes);
+      return ZR_OK;
+  }
+}
+
+zr_status_t zr_exec_copy(const zr_exec_op_t *op) {
+  ZR_TRY(run(op));
+  atomic_fetch_add_explicit(&op->exec->link[link_of(op->kind)].moved_bytes, bytes_of(op),
+                            memory_order_relaxed);
+  return ZR_OK;
+}
