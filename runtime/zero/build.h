@@ -42,9 +42,10 @@ typedef struct {
   bool tied;
   zr_tree_t leaves; /* of the current group, on this rank; slots are flats */
   zr_tree_t groups; /* sums over ranks; slots are shards */
-  int32_t flat[ZR_TREE_SLOTS], shard[ZR_TREE_SLOTS]; /* buffers of the slots */
-  int64_t n_flats_made, n_shards_made;               /* for names */
-  int32_t result;                                    /* buffer of the finished sum */
+  int32_t flat[ZR_TREE_SLOTS], shard[ZR_TREE_SLOTS];           /* buffers of the slots */
+  int32_t away_flat[ZR_TREE_SLOTS], away_shard[ZR_TREE_SLOTS]; /* where they are away; -1 */
+  int64_t n_flats_made, n_shards_made, n_moves;                /* for names */
+  int32_t result;                                              /* buffer of the finished sum */
   size_t first_gap, n_gaps; /* into zr_build_t.gap: what no operation of this use writes */
 } zr_grad_tree_t;
 
@@ -161,6 +162,13 @@ zr_status_t zr_move_in(zr_build_t *build, int32_t unit, int64_t micro, int32_t a
 zr_status_t zr_move_param(zr_build_t *build, int32_t unit, int32_t into) ZR_MUST_CHECK;
 /* What is away of a unit's finished gradient, from buffer `from` to its home. */
 zr_status_t zr_move_grad(zr_build_t *build, int32_t unit, int32_t from) ZR_MUST_CHECK;
+
+/* partial.c: partial sums that live away between micro-batches; after: of a sum that goes on */
+void zr_partial_init(zr_grad_tree_t *tree);
+zr_status_t zr_partial_before_leaf(zr_build_t *build, zr_grad_tree_t *tree) ZR_MUST_CHECK;
+zr_status_t zr_partial_after_leaf(zr_build_t *build, zr_grad_tree_t *tree) ZR_MUST_CHECK;
+zr_status_t zr_partial_before_group(zr_build_t *build, zr_grad_tree_t *tree) ZR_MUST_CHECK;
+zr_status_t zr_partial_after_group(zr_build_t *build, zr_grad_tree_t *tree) ZR_MUST_CHECK;
 
 /* boundary.c: values that live away between two of their uses. A visit is one segment's work on one
  * micro-batch. */

@@ -60,6 +60,7 @@ zr_status_t zr_shard_trees(zr_build_t *build) {
       tree->use_unit = value->use_unit;
       tree->tied = unit != value->use_unit;
       tree->result = -1;
+      zr_partial_init(tree);
       zr_tree_init(&tree->leaves, group_leaves(build));
       zr_tree_init(&tree->groups, build->n_micro / group_leaves(build));
     }
@@ -174,6 +175,7 @@ zr_status_t zr_shard_begin_leaf(zr_build_t *build, const zr_segment_t *segment) 
     zr_grad_tree_t *tree = &build->tree[i];
     if (!tree_in_segment(tree, segment)) continue;
     zr_tree_step_t step = zr_tree_peek(&tree->leaves);
+    ZR_TRY(zr_partial_before_leaf(build, tree));
     if (step.accumulate) continue;
     ZR_TRY(flat_slot(build, tree, step.slot));
     ZR_TRY(fill_gaps(build, tree, tree->flat[step.slot]));
@@ -191,6 +193,7 @@ static zr_status_t add_into(zr_build_t *build, int32_t kind, int32_t unit, int32
 
 static zr_status_t reduce_group(zr_build_t *build, zr_grad_tree_t *tree) {
   const zr_zero_unit_t *unit = &build->zero->unit[tree->unit];
+  ZR_TRY(zr_partial_before_group(build, tree));
   zr_tree_step_t step = zr_tree_next(&tree->groups);
   int64_t bytes = unit->shard_elems * build->grad_bytes;
   if (!step.accumulate)
@@ -203,7 +206,8 @@ static zr_status_t reduce_group(zr_build_t *build, zr_grad_tree_t *tree) {
   ZR_TRY(zr_build_op(build, ZR_OP_REDUCE_SCATTER, tree->unit, -1, &bytes, 0, 2, operand));
   for (int k = step.slot, n = step.n_merges; n > 0; n--, k--)
     ZR_TRY(add_into(build, ZR_OP_SHARD_ADD, tree->unit, tree->shard[k], tree->shard[k - 1]));
-  if (step.done) tree->result = tree->shard[0];
+  if (!step.done) return zr_partial_after_group(build, tree);
+  tree->result = tree->shard[0];
   return ZR_OK;
 }
 
@@ -222,7 +226,10 @@ zr_status_t zr_shard_end_leaf(zr_build_t *build, const zr_segment_t *segment) {
     zr_tree_step_t step = zr_tree_next(&tree->leaves);
     for (int k = step.slot, n = step.n_merges; n > 0; n--, k--)
       ZR_TRY(add_into(build, ZR_OP_ACCUMULATE, tree->unit, tree->flat[k], tree->flat[k - 1]));
-    if (!step.done) continue;
+    if (!step.done) {
+      ZR_TRY(zr_partial_after_leaf(build, tree));
+      continue;
+    }
     zr_tree_init(&tree->leaves, group_leaves(build));
     if (build->options->n_ranks == 1) {
       tree->result = tree->flat[0];

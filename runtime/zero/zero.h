@@ -24,7 +24,8 @@ enum { ZR_GROUP_AUTO = -1, ZR_PREFETCH_AUTO = -1 };
  * device, or on the host, also for states on disk. */
 typedef struct {
   uint8_t param;      /* away from the device: one rank, or stage 3 */
-  uint8_t grad;       /* finished sums, from the backward to the update; away: optimizer away too */
+  uint8_t grad;       /* sums, finished ones from the backward to the update, partial ones between
+                         micro-batches; away: optimizer away too */
   uint8_t optimizer;  /* moments, and the rest of the master */
   uint8_t activation; /* what one segment leaves for a later one: with recompute full, the inputs
                          of the units */
