@@ -1,4 +1,11 @@
-zr_bench(bench_kernels SOURCES bench_kernels.c DEPENDS zr_plan zr_kern_cpu)
+# A subcommand is a file in zerobench/ and a row of its main.c.
+file(GLOB zerobench_sources CONFIGURE_DEPENDS zerobench/*.c)
+if(ZR_HAVE_DNNL)
+  list(FILTER zerobench_sources EXCLUDE REGEX "_nodnnl\\.c$")
+else()
+  list(FILTER zerobench_sources EXCLUDE REGEX "_dnnl\\.c$")
+endif()
+zr_bench(zerobench SOURCES ${zerobench_sources} DEPENDS zr_train zr_backends ${DNNL_LIBS})
 zr_bench(bench_compile SOURCES bench_compile.c DEPENDS zr_zero zr_kern_ref)
 
 # The yardstick: plain loops as a compiler makes them fast, without the library's own rules.

@@ -1,0 +1,106 @@
+"""zerobench --quick: every subcommand runs, exits 0 and writes the JSON it promises; no time decides.
+
+usage: test_zerobench.py ZEROBENCH [MPIRUN]
+"""
+
+import json
+import os
+import subprocess
+import sys
+import tempfile
+
+COMMANDS = {  # subcommand -> words that its rows must have
+    "gemm": ["fp32 small y", "bf16 small dw"],
+    "copy": ["memcpy, 1 thread", "host to device, its stream", "both ways at once"],
+    "adam": ["fp32 AdamW, 28 B/param", "bf16 AdamW, bf16 gradients, 26 B/param"],
+    "comm": ["all_gather 64 KiB", "reduce_scatter fp32", "all_reduce 1 KiB"],
+    "step": ["linear_grad_w", "attention", "head_loss", "adamw"],
+}
+FACTS = {"step": ["step_s", "bound_s", "step_over_bound", "products_s", "copy_gbps"]}
+ROW_KEYS = ("what", "seconds", "value", "unit", "ceiling", "ceiling_of", "ratio")
+MPI_ENV = {
+    "OMPI_ALLOW_RUN_AS_ROOT": "1",
+    "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1",
+    "OMPI_MCA_rmaps_base_oversubscribe": "1",
+    "OMPI_MCA_mpi_yield_when_idle": "1",
+    "OMPI_MCA_btl": "self,vader",
+}
+WRONG = [[], ["nothing"], ["gemm", "--threads", "0"], ["copy", "extra"], ["adam", "--dtype", "int4"]]
+WRONG += [["gemm", "--shape", "1,2"], ["step", "--quick", "--set", "no.such.key=1"], ["comm", "--size"]]
+
+zerobench = sys.argv[1]
+mpirun = sys.argv[2] if len(sys.argv) > 2 else ""
+# OpenMP's own threads are not known to ThreadSanitizer.
+few_threads = ["--threads", "1"] if os.environ.get("ZR_SANITIZE") == "thread" else []
+failures = []
+
+
+def check(is_true, text):
+    if not is_true:
+        failures.append(text)
+
+
+def start(words, ranks=1):
+    launcher = [mpirun, "-n", str(ranks)] if ranks > 1 else []
+    return subprocess.run(
+        launcher + [zerobench] + words,
+        env=dict(os.environ, **MPI_ENV),
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
+    )
+
+
+def check_command(command, folder, ranks, more=()):
+    name = " ".join([command, *more, "on %d ranks" % ranks])
+    path = os.path.join(folder, "out.json")
+    if os.path.exists(path):
+        os.remove(path)
+    done = start([command, "--quick", "--json", path, *few_threads, *more], ranks)
+    check(done.returncode == 0, "%s: exit code %d: %s" % (name, done.returncode, done.stderr))
+    if done.returncode != 0:
+        return
+    with open(path, encoding="utf-8") as file:
+        out = json.load(file)
+    check(out["bench"] == command and out["quick"] is True, "%s: says what it is" % name)
+    check(out["machine"]["ranks"] == ranks and out["machine"]["threads"] > 0, "%s: machine" % name)
+    check(isinstance(out["machine"]["processor"], str), "%s: processor" % name)
+    for row in out["rows"]:
+        check(all(key in row for key in ROW_KEYS), "%s: keys of %s" % (name, row))
+        check(row["what"] in done.stdout, "%s: the table lacks %s" % (name, row["what"]))
+        both = row["ceiling"] is not None and row["value"] is not None
+        check((row["ratio"] is not None) == both, "%s: ratio of %s" % (name, row))
+    whats = [row["what"] for row in out["rows"]]
+    for words in COMMANDS[command]:
+        check(any(words in what for what in whats), "%s: no row '%s' in %s" % (name, words, whats))
+    for fact in FACTS.get(command, []):
+        check(out["facts"].get(fact, 0) > 0, "%s: no fact %s" % (name, fact))
+    check("zerobench: %s" % command in done.stderr, "%s: says nothing while it runs" % name)
+
+
+def check_wrong(words):
+    done = start(words)
+    name = "zerobench " + " ".join(words)
+    check(done.returncode == 2, "%s: exit code %d" % (name, done.returncode))
+    check("error" in done.stderr and done.stdout == "", "%s: message" % name)
+
+
+with tempfile.TemporaryDirectory() as scratch:
+    os.environ["TMPDIR"] = scratch
+    for subcommand in COMMANDS:
+        check_command(subcommand, scratch, 1)
+    check_command("adam", scratch, 1, ["--all"])
+    check_command("step", scratch, 1, ["--dtype", "bf16", "--set", "gradient_accumulation_steps=2"])
+    if mpirun:
+        for subcommand in ("copy", "comm", "step"):
+            check_command(subcommand, scratch, 2)
+    for wrong in WRONG:
+        check_wrong(wrong)
+    check(os.listdir(scratch) in ([], ["out.json"]), "left behind: %s" % os.listdir(scratch))
+if start(["--help"]).returncode != 0:
+    failures.append("--help")
+for failure in failures:
+    print("FAILED", failure)
+print("%d failures" % len(failures))
+sys.exit(1 if failures else 0)
