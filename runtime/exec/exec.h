@@ -123,6 +123,12 @@ typedef struct {
 } zr_exec_stats_t;
 void zr_exec_stats(const zr_exec_t *exec, zr_exec_stats_t *out_stats);
 
+/* The shortest time each operation of a plan has taken so far: out_ns[n_ops]; 0 where it has not
+ * run (always on backends without clocks). */
+void zr_exec_op_times(const zr_exec_t *exec, int plan, int64_t *out_ns);
+/* From the next start on: one operation at a time, or streams. Waits first, as zr_exec_wait. */
+zr_status_t zr_exec_set_serial(zr_exec_t *exec, bool serial) ZR_MUST_CHECK;
+
 /* Chrome trace (JSON) of the traced executions: one row per stream, args {unit, micro, bytes};
  * opens in Perfetto. */
 zr_status_t zr_exec_trace_write(const zr_exec_t *exec, const char *path) ZR_MUST_CHECK;

@@ -85,6 +85,7 @@ zr_status_t zr_exec_plan_prepare(zr_exec_t *exec, int plan) {
   p->plan = exec->options.program->plan[plan];
   p->control_end = -1;
   ZR_TRY(zr_alloc_get(exec->alloc, p->plan->n_ops, sizeof *p->op, &p->op));
+  ZR_TRY(zr_alloc_get(exec->alloc, p->plan->n_ops, sizeof *p->least_ns, &p->least_ns));
   for (int s = 0; s < ZR_N_STREAMS; s++) {
     ZR_TRY(zr_alloc_get(exec->alloc, (size_t)p->plan->stream_ops[s], sizeof *p->stream_op[s],
                         &p->stream_op[s]));
@@ -96,5 +97,6 @@ zr_status_t zr_exec_plan_prepare(zr_exec_t *exec, int plan) {
 void zr_exec_plan_release(zr_exec_t *exec, int plan) {
   zr_exec_plan_t *p = &exec->plan[plan];
   for (int s = 0; s < ZR_N_STREAMS; s++) zr_alloc_free(exec->alloc, p->stream_op[s]);
+  zr_alloc_free(exec->alloc, p->least_ns);
   zr_alloc_free(exec->alloc, p->op);
 }

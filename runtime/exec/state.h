@@ -39,6 +39,7 @@ typedef struct {
   zr_exec_op_t *op;                 /* [n_ops] */
   int32_t *stream_op[ZR_N_STREAMS]; /* [stream_ops[s]]: operation at a stream's position */
   int32_t control_end;              /* the operation whose record is kept; -1 */
+  _Atomic int64_t *least_ns;        /* [n_ops]: shortest time so far; 0: has not run */
 } zr_exec_plan_t;
 
 typedef struct {

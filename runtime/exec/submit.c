@@ -113,3 +113,9 @@ zr_status_t zr_exec_start(zr_exec_t *exec, int plan, int64_t iteration) {
   exec->is_drained = false;
   return ZR_OK;
 }
+
+zr_status_t zr_exec_set_serial(zr_exec_t *exec, bool serial) {
+  ZR_TRY(zr_exec_wait(exec));
+  exec->options.serial = serial;
+  return ZR_OK;
+}

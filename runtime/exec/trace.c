@@ -26,6 +26,13 @@ zr_status_t zr_exec_trace_op(const zr_exec_t *exec, int64_t iteration, int32_t o
   return ZR_OK;
 }
 
+void zr_exec_op_times(const zr_exec_t *exec, int plan, int64_t *out_ns) {
+  const zr_exec_plan_t *p = &exec->plan[plan];
+  for (size_t i = 0; i < p->plan->n_ops; i++) {
+    out_ns[i] = atomic_load_explicit(&p->least_ns[i], memory_order_relaxed);
+  }
+}
+
 static void write_string(FILE *file, const char *text) {
   fputc('"', file);
   for (; *text; text++) {

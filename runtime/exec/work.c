@@ -48,11 +48,21 @@ static zr_status_t run_op(const zr_exec_op_t *op, int64_t iteration) {
   }
 }
 
+/* One thread writes an operation's: its stream's. */
+static void note_least(const zr_exec_op_t *op, int64_t took_ns) {
+  _Atomic int64_t *least_ns = &op->exec->plan[op->plan].least_ns[op->op];
+  const int64_t before_ns = atomic_load_explicit(least_ns, memory_order_relaxed);
+  if (took_ns < 1) took_ns = 1;
+  if (before_ns > 0 && before_ns <= took_ns) return;
+  atomic_store_explicit(least_ns, took_ns, memory_order_relaxed);
+}
+
 static void note_end(const zr_exec_op_t *op, int64_t iteration, uint64_t value, int64_t begin_ns,
                      int64_t end_ns) {
   zr_exec_t *exec = op->exec;
   zr_exec_stream_t *stream = &exec->stream[op->stream];
   stream->previous_end_ns = end_ns;
+  note_least(op, end_ns - begin_ns);
   const size_t slot = value % ZR_EXEC_TIMES;
   atomic_store_explicit(&stream->time[slot].begin_ns, begin_ns, memory_order_relaxed);
   atomic_store_explicit(&stream->time[slot].end_ns, end_ns, memory_order_relaxed);
