@@ -2,7 +2,7 @@
 # Installs what zerorun needs from Debian 12's archive; does nothing where all is there. usage: install.sh [--tests]
 set -euo pipefail
 packages=(gcc cmake ninja-build pkg-config libc6-dev libopenmpi-dev openmpi-bin libdnnl-dev libgomp1
-  libyaml-dev libjansson-dev libxxhash-dev libhwloc-dev bible-kjv)
+  libyaml-dev libjansson-dev libxxhash-dev libhwloc-dev liburing-dev bible-kjv)
 if [ "${1:-}" = --tests ]; then
   packages+=(libcmocka-dev clang-format python3 git strace)
 fi
