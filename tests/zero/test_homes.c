@@ -94,6 +94,31 @@ static void test_states_leave_the_device(void **state) {
   }
 }
 
+/* In `breadth` parameters, gradients and states travel once a step, however many micro-batches; in
+ * `depth` parameters travel for each. */
+static void test_breadth_moves_states_once(void **state) {
+  (void)state;
+  for (int order = 0; order < 2; order++) {
+    zr_account_t account[3];
+    for (int k = 0; k < 3; k++) {
+      zr_zero_options_t o = options_for(3, 1, (int64_t)1 << k);
+      o.home = (zr_homes_t){ZR_TIER_DISK, ZR_TIER_DISK, ZR_TIER_DISK, ZR_TIER_DEVICE};
+      o.order = order;
+      o.recompute = ZR_RECOMPUTE_FULL;
+      zr_zero_t *zero = compile(&o);
+      zr_cost_account(zr_program_find(zero->program, "step"), &account[k]);
+      zr_zero_destroy(zero);
+    }
+    for (int k = 1; k < 3; k++) {
+      const bool same = account[k].disk_read_bytes == account[0].disk_read_bytes &&
+                        account[k].disk_write_bytes == account[0].disk_write_bytes &&
+                        account[k].h2d_bytes == account[0].h2d_bytes &&
+                        account[k].d2h_bytes == account[0].d2h_bytes;
+      assert_int_equal(same, order == ZR_ORDER_BREADTH);
+    }
+  }
+}
+
 /* Every element of every state has a place of its own. */
 static void check_places(const zr_zero_t *zero, int held, int64_t elems, int64_t item,
                          size_t unit) {
@@ -167,6 +192,7 @@ int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(test_every_home_verifies),
       cmocka_unit_test(test_states_leave_the_device),
+      cmocka_unit_test(test_breadth_moves_states_once),
       cmocka_unit_test(test_places),
       cmocka_unit_test(test_what_does_not_fit_together),
   };
