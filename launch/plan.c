@@ -46,9 +46,7 @@ static zr_status_t plan(zr_alloc_t *alloc, const zr_command_t *command, zr_confi
   zr_setup_place_t place = {.n_ranks = n_ranks, .n_workers = n_cores};
   if (config->values.threads != ZR_OPTION_AUTO_INT) place.n_workers = (int)config->values.threads;
   /* The plan of another machine may be asked for: only a budget that is given counts. */
-  if (config->values.memory_device.bytes >= 0) {
-    place.budget_bytes = zr_setup_budget(&config->values, n_ranks);
-  }
+  zr_setup_given_budgets(&config->values, n_ranks, place.budget_bytes);
   ZR_TRY(zr_kern_cpu_open(alloc, config->values.isa, &place.kern_ops, &place.kern));
   zr_status_t status = compile(alloc, command, config, &place);
   place.kern_ops->close(place.kern);

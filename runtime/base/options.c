@@ -75,13 +75,31 @@ static const char *last_component(const char *key) {
   return dot ? dot + 1 : key;
 }
 
-const char *zr_options_nearest(const zr_options_t *options, const char *key) {
+static size_t common_chars(const char *a, const char *b) {
+  size_t chars = 0;
+  while (a[chars] && a[chars] == b[chars]) ++chars;
+  return chars;
+}
+
+/* The same last component in another block: in one that begins as `key` does, if there is one. */
+static const char *elsewhere(const zr_options_t *options, const char *key) {
   const char *best = NULL;
+  for (size_t row = 0; row < options->n_rows; ++row) {
+    const char *known = options->table[row].key;
+    if (zr_option_pattern_chars(known)) continue;
+    if (strcmp(last_component(known), last_component(key)) != 0) continue;
+    if (best == NULL || common_chars(known, key) > common_chars(best, key)) best = known;
+  }
+  return best;
+}
+
+const char *zr_options_nearest(const zr_options_t *options, const char *key) {
+  const char *best = elsewhere(options, key);
+  if (best != NULL) return best;
   int best_distance = (int)strlen(key) / 3;
   for (size_t row = 0; row < options->n_rows; ++row) {
     const char *known = options->table[row].key;
     if (zr_option_pattern_chars(known)) continue;
-    if (strcmp(last_component(known), last_component(key)) == 0) return known;
     int distance = edit_distance(key, known);
     if (distance < best_distance || (distance == best_distance && !best)) {
       best = known;
@@ -132,7 +150,7 @@ static bool in_range(const zr_option_t *option, double value) {
 
 static bool parse_choice(const zr_option_t *option, const char *text, int *out_choice) {
   for (int i = 0; option->names[i]; ++i) {
-    if (strcasecmp(option->names[i], text) == 0) {
+    if ((option->is_exact ? strcmp : strcasecmp)(option->names[i], text) == 0) {
       *out_choice = i;
       return true;
     }
@@ -376,7 +394,8 @@ zr_status_t zr_options_set(zr_options_t *options, const char *key, const char *t
   size_t row = (size_t)found;
   ZR_TRY(check_source(options, row, key, source, where));
   if (outranked(options, row, source)) return ZR_OK;
-  ZR_TRY(set_parsed(options, row, key, text ? text : options->table[row].default_text, where));
+  if (text == NULL) text = options->table[row].is_exact ? "null" : options->table[row].default_text;
+  ZR_TRY(set_parsed(options, row, key, text, where));
   note_source(options, row, source, where);
   return ZR_OK;
 }

@@ -70,6 +70,7 @@ typedef struct {
   zr_option_kind_t kind;
   zr_option_support_t support;
   bool may_be_auto;         /* "auto" is a value (not needed for enums that name it) */
+  bool is_exact;            /* ENUM: names as they are written, and a null is none of them */
   bool no_field;            /* checked but stored nowhere; `offset` means nothing */
   size_t offset;            /* of the field in the values struct */
   const char *default_text; /* as a user would write it; NULL: zero bytes, "not given" */

@@ -28,6 +28,21 @@ static const char *last_part(const char *key) {
   return dot ? dot + 1 : key;
 }
 
+/* The block inside which a block of that name belongs: its characters in *out_key; 0: none. */
+static size_t block_of(const char *name, const char **out_key) {
+  size_t n_rows, chars = strlen(name);
+  const zr_option_t *table = zr_config_table(&n_rows);
+  for (size_t row = 0; row < n_rows; ++row) {
+    const char *key = table[row].key;
+    for (const char *dot = strchr(key, '.'); dot != NULL; dot = strchr(dot + 1, '.')) {
+      if (strncmp(dot + 1, name, chars) != 0 || dot[1 + chars] != '.') continue;
+      *out_key = key;
+      return (size_t)(dot - key);
+    }
+  }
+  return 0;
+}
+
 /* A key that exists, but in another block. ZR_OK when that is not what is wrong. */
 static zr_status_t check_level(const walk_t *walk, const char *key, const char *where) {
   const zr_options_t *options = walk->config->options;
@@ -37,6 +52,12 @@ static zr_status_t check_level(const walk_t *walk, const char *key, const char *
     return zr_fail(ZR_ERR_CONFIG,
                    "%s: block '%s' is at the wrong level: it belongs at the top level", where,
                    last);
+  }
+  const char *right = NULL;
+  size_t right_chars = block_of(last, &right);
+  if (right_chars > 0) {
+    return zr_fail(ZR_ERR_CONFIG, "%s: block '%s' is at the wrong level: it belongs under '%.*s'",
+                   where, last, (int)right_chars, right);
   }
   const char *nearest = zr_options_nearest(options, key);
   if (nearest == NULL || strcmp(last_part(nearest), last) != 0) return ZR_OK;
@@ -293,6 +314,7 @@ void zr_config_needless(const zr_config_file_t *config, zr_config_needless_fn_t 
       fn(context, scale_keys[i], "fp16 is off");
     }
   }
+  zr_config_homes_needless(config, fn, context);
   zr_config_schedule_needless(config, fn, context);
 }
 

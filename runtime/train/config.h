@@ -36,7 +36,24 @@ typedef enum {
 } zr_scheduler_t;
 typedef enum { ZR_DIGEST_NONE = 0, ZR_DIGEST_PARAMS, ZR_DIGEST_STATES } zr_digest_mode_t;
 typedef enum { ZR_COMM_AUTO = 0, ZR_COMM_SELF, ZR_COMM_MPI } zr_comm_choice_t;
+/* Where a state lives; but for auto, a zr_tier_t + 1. */
+typedef enum { ZR_HOME_AUTO = 0, ZR_HOME_DEVICE, ZR_HOME_HOST, ZR_HOME_DISK } zr_home_choice_t;
+/* DeepSpeed's `device` of an offload block. */
+typedef enum {
+  ZR_OFFLOAD_NONE = 0,
+  ZR_OFFLOAD_CPU,
+  ZR_OFFLOAD_NVME,
+  ZR_OFFLOAD_AUTO
+} zr_offload_device_t;
 enum { ZR_CHOICE_AUTO_STAGE = 4, ZR_CHOICE_AUTO_ORDER = 2 };
+
+/* DeepSpeed's offload_optimizer or offload_param, as given. */
+typedef struct {
+  int device;
+  zr_option_list_t nvme_path;
+  int pin_memory;
+  int64_t buffer_count, buffer_size; /* elements */
+} zr_offload_t;
 
 typedef struct {
   /* model: the shape as given; zr_config_check resolves it into `model` */
@@ -67,6 +84,11 @@ typedef struct {
   char *export_hf;
 
   zr_option_bytes_t memory_device, memory_host, memory_disk, headroom;
+  zr_option_list_t disk_path;           /* resolved: of the run, where something lives on disk */
+  int pin, checksums, disk_backend;     /* disk_backend: zr_disk_kind_t of offload/tier.h */
+  int64_t disk_block_bytes, disk_depth; /* or auto */
+  int home_param, home_grad, home_optimizer, home_activation; /* resolved: never auto */
+  int64_t chunk_elems, n_slots;                               /* or auto */
   int order, recompute;
   int64_t group, prefetch, recompute_every;
   int reduce;
@@ -97,7 +119,12 @@ typedef struct {
   /* resolved; scaling is all zero without fp16 */
   zr_dtype_t dtype, grad_dtype;
   zr_loss_scale_params_t scaling;
-  int stage, offload_optimizer, offload_param;
+  int stage;
+  zr_offload_t offload_optimizer, offload_param;
+  double offload_ratio;
+  int cpu_offload, cpu_offload_params, cpu_offload_pin; /* old forms of the blocks */
+  int64_t number_checkpoints;
+  int cpu_checkpointing;
 } zr_config_t;
 
 typedef struct {
@@ -130,10 +157,16 @@ zr_status_t zr_config_model(zr_config_file_t *config) ZR_MUST_CHECK;
 zr_status_t zr_config_types(zr_config_file_t *config) ZR_MUST_CHECK;
 /* The optimizer and its parameters; zr_config_check calls it. */
 zr_status_t zr_config_optimizer(zr_config_file_t *config) ZR_MUST_CHECK;
+/* Homes, and what else DeepSpeed's offload blocks say; zr_config_check calls it. */
+zr_status_t zr_config_homes(zr_config_file_t *config) ZR_MUST_CHECK;
+/* What homes need of the stage and the rank count; zr_config_batch calls it. */
+zr_status_t zr_config_homes_batch(const zr_config_file_t *config) ZR_MUST_CHECK;
 /* The schedule, once the run's length is known; zr_config_steps calls it. */
 zr_status_t zr_config_schedule(zr_config_file_t *config) ZR_MUST_CHECK;
 /* Calls fn for each scheduler parameter that was given to a type that has none of that name. */
 typedef void (*zr_config_needless_fn_t)(void *context, const char *key, const char *reason);
+void zr_config_homes_needless(const zr_config_file_t *config, zr_config_needless_fn_t fn,
+                              void *context);
 void zr_config_schedule_needless(const zr_config_file_t *config, zr_config_needless_fn_t fn,
                                  void *context);
 /* What needs no rank count and no data: refusals, "auto", the model's shape, the optimizer. */
@@ -147,6 +180,8 @@ zr_status_t zr_config_steps(zr_config_file_t *config, int64_t n_samples) ZR_MUST
 
 /* Calls fn for each option that was given and has no effect, with the reason. */
 void zr_config_needless(const zr_config_file_t *config, zr_config_needless_fn_t fn, void *context);
+/* Calls fn for each option that was read as another one, with what became of it. */
+void zr_config_mapped(const zr_config_file_t *config, zr_config_needless_fn_t fn, void *context);
 /* All values as YAML that reads back to the same. */
 void zr_config_print(const zr_config_file_t *config, FILE *out);
 /* The numeric options alone, as YAML: what a checkpoint records. Free with zr_alloc_free. */

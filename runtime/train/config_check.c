@@ -30,21 +30,6 @@ static zr_status_t refuse(const zr_config_file_t *config, const char *key, const
   return status == ZR_ERR_CONFIG ? ZR_ERR_UNSUPPORTED : status;
 }
 
-static zr_status_t refuse_homes(zr_config_file_t *config) {
-  static const char *const names[] = {"none", "cpu", "nvme"};
-  static const char *const keys[] = {"zero_optimization.offload_optimizer.device",
-                                     "zero_optimization.offload_param.device"};
-  int device[] = {config->values.offload_optimizer, config->values.offload_param};
-  for (int i = 0; i < 2; ++i) {
-    if (device[i] == 3) {
-      ZR_TRY(put(config, keys[i], "none"));
-    } else if (device[i] != 0) {
-      return refuse(config, keys[i], names[device[i]], "the only place for states now is none");
-    }
-  }
-  return ZR_OK;
-}
-
 static zr_status_t refuse_rest(zr_config_file_t *config) {
   const zr_config_t *v = &config->values;
   if (v->model_path) return refuse(config, "model.path", v->model_path, "give model.* or a preset");
@@ -53,7 +38,6 @@ static zr_status_t refuse_rest(zr_config_file_t *config) {
                   "there are Constant, WarmupLR, WarmupDecayLR, WarmupCosineLR, OneCycle, Cosine, "
                   "Linear, WSD");
   }
-  if (v->documents != 0) return refuse(config, "data.documents", "separate", "use joined");
   if (v->reduce != 0) return refuse(config, "reduce", "fast", "use tree");
   if (v->device == 2) return refuse(config, "backend.device", "cuda", "use cpu");
   if (v->comm == 3) return refuse(config, "backend.comm", "nccl", "use mpi");
@@ -122,9 +106,9 @@ static zr_status_t resolve_run(zr_config_file_t *config) {
 
 zr_status_t zr_config_check(zr_config_file_t *config) {
   ZR_TRY(zr_config_types(config));
-  ZR_TRY(refuse_homes(config));
   ZR_TRY(refuse_rest(config));
   ZR_TRY(zr_config_model(config));
+  ZR_TRY(zr_config_homes(config));
   ZR_TRY(zr_config_optimizer(config));
   return resolve_run(config);
 }
@@ -186,7 +170,8 @@ zr_status_t zr_config_batch(zr_config_file_t *config, int n_ranks) {
   config->n_ranks = n_ranks;
   ZR_TRY(put_int(config, "train_batch_size", total));
   ZR_TRY(put_int(config, micro_key, micro));
-  return put_int(config, accum_key, accum);
+  ZR_TRY(put_int(config, accum_key, accum));
+  return zr_config_homes_batch(config);
 }
 
 /* --- length ----------------------------------------------------------------------------------- */

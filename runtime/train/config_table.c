@@ -1,29 +1,5 @@
 /* The option table: every key of the configuration, zerorun's own and DeepSpeed's. */
-#include <math.h>
-#include <stddef.h>
-
-#include "runtime/train/config.h"
-
-#define FIELD(name) .offset = offsetof(zr_config_t, name)
-#define SHAPE(name) .offset = offsetof(zr_config_t, shape.name)
-#define MOST_SCALE 0x1p64
-#define NUMERIC .kind = ZR_OPTION_NUMERIC
-#define SCHEDULE .kind = ZR_OPTION_SCHEDULE
-#define AT_LEAST(low) .min = (low), .max = (double)INFINITY
-#define BETWEEN(low, high) .min = (low), .max = (high)
-/* A value of that type is accepted and of no effect. */
-#define NEEDLESS(name, value_type, why, text)                                         \
-  {                                                                                   \
-    .key = name, .type = value_type, .support = ZR_OPTION_NEEDLESS, .no_field = true, \
-    .may_be_auto = (value_type) != ZR_OPTION_ANY, .reason = why, .help = text         \
-  }
-#define NEEDLESS_ANY(name, why, text) NEEDLESS(name, ZR_OPTION_ANY, why, text)
-/* Anything but the default is an error. */
-#define REFUSED(name, value_type, value, why, text)                                  \
-  {                                                                                  \
-    .key = name, .type = value_type, .support = ZR_OPTION_REFUSED, .no_field = true, \
-    .default_text = value, .reason = why, .help = text                               \
-  }
+#include "runtime/train/config_rows.h"
 
 static const char *const model_types[] = {"gpt2",  "llama", "mistral", "qwen2",
                                           "qwen3", "auto",  NULL};
@@ -49,10 +25,13 @@ static const char *const decay_shapes[] = {"linear", "cosine", "1-sqrt", NULL};
 static const char *const warmup_types[] = {"log", "linear", NULL};
 static const char *const dtypes[] = {"fp32", "bf16", "fp16", NULL};
 static const char *const stages[] = {"0", "1", "2", "3", "auto", NULL};
-static const char *const homes[] = {"none", "cpu", "nvme", "auto", NULL};
+static const char *const offloads[] = {"none", "cpu", "nvme", "auto", NULL};
+static const char *const homes[] = {"auto", "device", "host", "disk", NULL};
+static const char *const disks[] = {"auto", "uring", "posix", NULL};
 
 static const char not_built[] = "not built yet";
-static const char no_offload[] = "nothing is offloaded yet, so there is nothing to tune";
+static const char overlaps[] = "reads, updates and writes always overlap";
+static const char one_queue[] = "a rank reads and writes with aio.queue_depth requests in flight";
 static const char no_limit[] =
     "units are gathered and reduced one at a time; this limit is not applied yet";
 static const char always_so[] = "the compiled plan always does what is best here";
@@ -182,7 +161,9 @@ static const zr_option_t table[] = {
     {.key = "data.shuffle", .type = ZR_OPTION_BOOL, NUMERIC, FIELD(shuffle), .default_text = "true",
      .help = "a new order of samples in each epoch"},
     {.key = "data.documents", .type = ZR_OPTION_ENUM, NUMERIC, FIELD(documents), .names = documents,
-     .default_text = "joined", .help = "joined: attention crosses documents (separate: later)"},
+     .default_text = "joined",
+     .help = "joined: attention crosses documents; separate: it stays inside, positions restart, and "
+     "what begins a document is no target"},
 
     /* --- run ----------------------------------------------------------------------------- */
     {.key = "run.steps", .type = ZR_OPTION_INT, FIELD(steps), AT_LEAST(1),
@@ -255,6 +236,15 @@ static const zr_option_t table[] = {
      .may_be_auto = true, .default_text = "auto", .help = "budget of pinned host memory"},
     {.key = "memory.disk", .type = ZR_OPTION_BYTES, SCHEDULE, FIELD(memory_disk), AT_LEAST(1),
      .may_be_auto = true, .default_text = "auto", .help = "budget of disk"},
+    {.key = "memory.disk_path", .type = ZR_OPTION_LIST, SCHEDULE, FIELD(disk_path),
+     .help = "directories for what lives on disk, striped; default: nvme_path, else run.dir"},
+    {.key = "memory.pin", .type = ZR_OPTION_BOOL, SCHEDULE, FIELD(pin), .default_text = "true",
+     .help = "lock host memory, so that a device reaches it directly"},
+    {.key = "memory.checksums", .type = ZR_OPTION_BOOL, SCHEDULE, FIELD(checksums),
+     .default_text = "false", .help = "compare what is read from disk with what was written"},
+    {.key = "memory.disk_backend", .type = ZR_OPTION_ENUM, SCHEDULE, FIELD(disk_backend),
+     .names = disks, .default_text = "auto",
+     .help = "auto: uring (io_uring) where the system has it, else posix (threads)"},
     {.key = "memory.headroom", .type = ZR_OPTION_BYTES, SCHEDULE, FIELD(headroom),
      .default_text = "10%", .help = "left free when a budget is auto"},
     {.key = "plan.order", .type = ZR_OPTION_ENUM, SCHEDULE, FIELD(order), .names = orders,
@@ -272,7 +262,17 @@ static const zr_option_t table[] = {
      "them), full (all but a block's input); auto: as little as the budget asks for"},
     {.key = "plan.recompute_every", .type = ZR_OPTION_INT, SCHEDULE, FIELD(recompute_every),
      BETWEEN(1, 1 << 20), .default_text = "1", .help = "every n-th block does so"},
-    REFUSED("plan.home.*", ZR_OPTION_ANY, NULL, not_built, "where states live between uses"),
+    HOME("param", home_param, "where parameters live between uses; auto: as offload_param says"),
+    HOME("grad", home_grad, "where sums of gradients wait; auto: host if optimizer is away"),
+    HOME("optimizer", home_optimizer,
+     "where the optimizer's states live; auto: as offload_optimizer says"),
+    HOME("activation", home_activation,
+     "where what the backward needs waits; auto: as cpu_checkpointing says"),
+    {.key = "plan.chunk", .type = ZR_OPTION_INT, SCHEDULE, FIELD(chunk_elems),
+     BETWEEN(1024, 0x1p40), .may_be_auto = true, .default_text = "auto",
+     .help = "elements that move at once between tiers, a multiple of 1024"},
+    {.key = "plan.slots", .type = ZR_OPTION_INT, SCHEDULE, FIELD(n_slots), BETWEEN(1, 16),
+     .may_be_auto = true, .default_text = "auto", .help = "chunks on their way at a time"},
     {.key = "plan.logits_chunk", .type = ZR_OPTION_INT, NUMERIC, FIELD(logits_chunk), AT_LEAST(1),
      .default_text = "1024", .help = "rows of logits that exist at once"},
     {.key = "reduce", .type = ZR_OPTION_ENUM, NUMERIC, FIELD(reduce), .names = reduces,
@@ -449,26 +449,19 @@ static const zr_option_t table[] = {
     {.key = "zero_optimization.stage", .type = ZR_OPTION_ENUM, SCHEDULE, FIELD(stage),
      .names = stages, .default_text = "0",
      .help = "what is sharded: 1 optimizer states, 2 gradients too, 3 parameters too"},
-    {.key = "zero_optimization.offload_optimizer.device", .type = ZR_OPTION_ENUM, SCHEDULE,
-     FIELD(offload_optimizer), .names = homes, .default_text = "none", .help = "none for now"},
-    {.key = "zero_optimization.offload_param.device", .type = ZR_OPTION_ENUM, SCHEDULE,
-     FIELD(offload_param), .names = homes, .default_text = "none", .help = "none for now"},
-#define OFFLOAD(block, name, value_type) \
-  NEEDLESS("zero_optimization." block "." name, value_type, no_offload, "see device")
-    OFFLOAD("offload_optimizer", "nvme_path", ZR_OPTION_ANY),
-    OFFLOAD("offload_optimizer", "pin_memory", ZR_OPTION_BOOL),
-    OFFLOAD("offload_optimizer", "ratio", ZR_OPTION_DOUBLE),
-    OFFLOAD("offload_optimizer", "buffer_count", ZR_OPTION_INT),
-    OFFLOAD("offload_optimizer", "pipeline_read", ZR_OPTION_BOOL),
-    OFFLOAD("offload_optimizer", "pipeline_write", ZR_OPTION_BOOL),
-    OFFLOAD("offload_optimizer", "fast_init", ZR_OPTION_BOOL),
-    OFFLOAD("offload_param", "nvme_path", ZR_OPTION_ANY),
-    OFFLOAD("offload_param", "pin_memory", ZR_OPTION_BOOL),
-    OFFLOAD("offload_param", "buffer_count", ZR_OPTION_INT),
-    OFFLOAD("offload_param", "buffer_size", ZR_OPTION_INT),
-    OFFLOAD("offload_param", "max_in_cpu", ZR_OPTION_INT),
-    REFUSED("zero_optimization.cpu_offload", ZR_OPTION_BOOL, "false", not_built,
-     "old form of offload_optimizer"),
+    OFFLOAD("offload_optimizer", offload_optimizer, "the optimizer's states"),
+    {.key = "zero_optimization.offload_optimizer.ratio", .type = ZR_OPTION_DOUBLE, SCHEDULE,
+     FIELD(offload_ratio), BETWEEN(0, 1), .may_be_auto = true, .default_text = "1",
+     .help = "share of the elements that live away from the device and are updated on the CPU"},
+    PASSED("offload_optimizer.pipeline_read", ZR_OPTION_BOOL, overlaps),
+    PASSED("offload_optimizer.pipeline_write", ZR_OPTION_BOOL, overlaps),
+    PASSED("offload_optimizer.fast_init", ZR_OPTION_BOOL, "every byte is written once anyway"),
+    OFFLOAD("offload_param", offload_param, "parameters"),
+    PASSED("offload_param.max_in_cpu", ZR_OPTION_INT,
+     "parameters on disk pass through plan.slots chunks of host memory; none stay there"),
+    OLD("cpu_offload", cpu_offload, "old form of offload_optimizer: {device: cpu}"),
+    OLD("cpu_offload_params", cpu_offload_params, "old form of offload_param: {device: cpu}"),
+    OLD("cpu_offload_use_pin_memory", cpu_offload_pin, "old form of pin_memory"),
     REFUSED("zero_optimization.zero_hpz_partition_size", ZR_OPTION_INT, "1", not_built,
      "a second copy of parameters in each node"),
     REFUSED("zero_optimization.zero_quantized_weights", ZR_OPTION_BOOL, "false", not_built,
@@ -477,7 +470,6 @@ static const zr_option_t table[] = {
      "4-bit reductions"),
     REFUSED("zero_optimization.mics_shard_size", ZR_OPTION_INT, "-1", not_built,
      "shards over a part of the ranks"),
-#define LIMIT(name, text) NEEDLESS("zero_optimization." name, ZR_OPTION_INT, no_limit, text)
     LIMIT("reduce_bucket_size", "elements reduced at once"),
     LIMIT("allgather_bucket_size", "elements gathered at once"),
     LIMIT("sub_group_size", "elements updated at once"),
@@ -486,7 +478,6 @@ static const zr_option_t table[] = {
     LIMIT("stage3_max_reuse_distance", "parameters kept until they are used again"),
     LIMIT("stage3_param_persistence_threshold", "tensors kept whole"),
     LIMIT("stage3_model_persistence_threshold", "parameters kept whole"),
-#define SETTLED(name) NEEDLESS("zero_optimization." name, ZR_OPTION_BOOL, always_so, "DeepSpeed's")
     SETTLED("overlap_comm"),
     SETTLED("contiguous_gradients"),
     SETTLED("reduce_scatter"),
@@ -504,17 +495,23 @@ static const zr_option_t table[] = {
      .reason = "a checkpoint does not know the topology", .help = "DeepSpeed's"},
 
     /* --- DeepSpeed: the rest ------------------------------------------------------------- */
-    NEEDLESS("aio.block_size", ZR_OPTION_INT, no_offload, "bytes of a disk request"),
-    NEEDLESS("aio.queue_depth", ZR_OPTION_INT, no_offload, "disk requests in flight"),
+    {.key = "aio.block_size", .type = ZR_OPTION_INT, SCHEDULE, FIELD(disk_block_bytes),
+     BETWEEN(4096, 1 << 30), .may_be_auto = true, .default_text = "auto",
+     .help = "bytes of a disk request, a multiple of 4096; auto: 1 MiB"},
+    {.key = "aio.queue_depth", .type = ZR_OPTION_INT, SCHEDULE, FIELD(disk_depth), BETWEEN(1, 4096),
+     .may_be_auto = true, .default_text = "auto", .help = "disk requests in flight; auto: 16"},
     {.key = "aio.intra_op_parallelism", .alias = "aio.thread_count", .type = ZR_OPTION_INT,
-     .support = ZR_OPTION_NEEDLESS, .no_field = true, .reason = no_offload, .help = "DeepSpeed's"},
-    NEEDLESS("aio.single_submit", ZR_OPTION_BOOL, no_offload, "DeepSpeed's"),
-    NEEDLESS("aio.overlap_events", ZR_OPTION_BOOL, no_offload, "DeepSpeed's"),
+     .support = ZR_OPTION_NEEDLESS, .no_field = true, .may_be_auto = true, .reason = one_queue,
+     .help = "DeepSpeed's"},
+    NEEDLESS("aio.single_submit", ZR_OPTION_BOOL, one_queue, "DeepSpeed's"),
+    NEEDLESS("aio.overlap_events", ZR_OPTION_BOOL, one_queue, "DeepSpeed's"),
     REFUSED("aio.use_gds", ZR_OPTION_BOOL, "false", not_built, "disk to GPU directly"),
-    REFUSED("activation_checkpointing.number_checkpoints", ZR_OPTION_INT, NULL, not_built,
-     "activations kept of the blocks"),
-    REFUSED("activation_checkpointing.cpu_checkpointing", ZR_OPTION_BOOL, "false", not_built,
-     "kept activations in host memory"),
+    {.key = "activation_checkpointing.number_checkpoints", .type = ZR_OPTION_INT, SCHEDULE,
+     FIELD(number_checkpoints), AT_LEAST(1),
+     .help = "blocks that keep their input alone: plan.recompute full, recompute_every blocks / n"},
+    {.key = "activation_checkpointing.cpu_checkpointing", .type = ZR_OPTION_BOOL, SCHEDULE,
+     FIELD(cpu_checkpointing), .default_text = "false",
+     .help = "plan.homes.activation host with plan.recompute full"},
     NEEDLESS("activation_checkpointing.partition_activations", ZR_OPTION_BOOL, no_effect,
      "DeepSpeed's"),
     NEEDLESS("activation_checkpointing.contiguous_memory_optimization", ZR_OPTION_BOOL, always_so,

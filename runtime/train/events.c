@@ -25,8 +25,9 @@ struct zr_events_t {
   int64_t drawn_ns;
   zr_curve_t curve;
   double mean_step_s;
-  int64_t n_steps;              /* of this process */
-  double shown_tokens, shown_s; /* since the last line */
+  int64_t n_steps;                /* of this process */
+  double shown_tokens, shown_s;   /* since the last line ... */
+  int64_t shown_link, shown_disk; /* bytes */
 };
 
 /* A line that a crash cut off must not run into the first new one. */
@@ -159,6 +160,21 @@ static void print_memory(const zr_events_t *events, char *out_text, size_t text_
   }
 }
 
+/* "  link 1.2 GiB/s, disk 310 MiB/s" since the last line; nothing where nothing moves. */
+static void print_traffic(const zr_events_t *events, char *out_text, size_t text_bytes) {
+  static const char *const names[] = {"link", "disk"};
+  const int64_t bytes[] = {events->shown_link, events->shown_disk};
+  size_t used = 0;
+  out_text[0] = 0;
+  for (int i = 0; i < 2 && events->shown_s > 0 && used < text_bytes; ++i) {
+    char size[32];
+    if (bytes[i] == 0) continue;
+    zr_events_bytes((int64_t)((double)bytes[i] / events->shown_s), size, sizeof size);
+    used += (size_t)snprintf(out_text + used, text_bytes - used, "%s%s %s/s", used ? ", " : "  ",
+                             names[i], size);
+  }
+}
+
 static bool is_due(zr_events_t *events, const zr_progress_step_t *step) {
   if (events->options.json) return false;
   if (step->step == events->options.total_steps) return true;
@@ -179,17 +195,22 @@ void zr_events_progress(zr_events_t *events, const zr_progress_step_t *step) {
   events->mean_step_s = 0.95 * old + 0.05 * step->step_s;
   events->shown_tokens += step->tokens_per_s * step->step_s;
   events->shown_s += step->step_s;
+  events->shown_link += step->link_bytes;
+  events->shown_disk += step->disk_bytes;
   if (!is_due(events, step)) return;
   int64_t total = events->options.total_steps;
-  char curve[ZR_CURVE_BYTES], rate[32], memory[96], eta[32], line[LINE_BYTES];
+  char curve[ZR_CURVE_BYTES], rate[32], memory[96], traffic[96], eta[32];
+  char line[LINE_BYTES];
   zr_curve_draw(&events->curve, curve);
   print_rate(events->shown_tokens / events->shown_s, rate, sizeof rate);
+  print_traffic(events, traffic, sizeof traffic);
   events->shown_tokens = events->shown_s = 0;
+  events->shown_link = events->shown_disk = 0;
   print_memory(events, memory, sizeof memory);
   zr_events_duration((double)(total - step->step) * events->mean_step_s, eta, sizeof eta);
-  (void)snprintf(line, sizeof line, "step %*lld/%lld  loss %.6f  %s  %s  %.3g s  %s  ETA %s",
+  (void)snprintf(line, sizeof line, "step %*lld/%lld  loss %.6f  %s  %s  %.3g s  %s%s  ETA %s",
                  (int)snprintf(NULL, 0, "%lld", (long long)total), (long long)step->step,
-                 (long long)total, step->loss, curve, rate, step->step_s, memory, eta);
+                 (long long)total, step->loss, curve, rate, step->step_s, memory, traffic, eta);
   (void)fprintf(stdout, events->in_place ? "\r\033[K%s" : "%s\n", line);
   (void)fflush(stdout);
   events->line_open = events->in_place;

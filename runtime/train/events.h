@@ -39,8 +39,10 @@ json_t *zr_events_real(double value);
 typedef struct {
   int64_t step;
   double loss, tokens_per_s, step_s;
+  int64_t link_bytes, disk_bytes; /* moved between device and host, to and from disk */
 } zr_progress_step_t;
-/* Shows a step: "step  120/800  loss 2.1034  <curve>  12.3k tok/s  0.21 s  132 MiB  ETA 2m10s". */
+/* Shows a step: "step  120/800  loss 2.1034  <curve>  12.3k tok/s  0.21 s  132 MiB  ETA 2m10s",
+ * and behind the memory, where any of it is away, "link 1.2 GiB/s, disk 310 MiB/s". */
 void zr_events_progress(zr_events_t *events, const zr_progress_step_t *step);
 /* A line of its own for people, above the progress line. */
 void zr_events_say(zr_events_t *events, const char *format, ...)

@@ -153,9 +153,11 @@ static zr_status_t run(zr_loop_t *loop) {
     return ZR_OK;
   }
   ZR_TRY(run_steps(loop));
+  int64_t disk_written = 0;
+  ZR_TRY(zr_loop_disk_written(loop, &disk_written));
   zr_status_t status = write_trace(loop);
-  if (status == ZR_OK)
-    status = zr_loop_log_end(loop, loop->step < loop->v->steps ? "stopped" : "done");
+  const char *why = loop->step < loop->v->steps ? "stopped" : "done";
+  if (status == ZR_OK) status = zr_loop_log_end(loop, why, disk_written);
   return zr_job_agree(loop->job, status);
 }
 

@@ -6,6 +6,7 @@
 #ifndef ZR_TRAIN_LOOP_H
 #define ZR_TRAIN_LOOP_H
 
+#include "offload/tier.h"
 #include "runtime/exec/exec.h"
 #include "runtime/train/config.h"
 #include "runtime/train/job.h"
@@ -17,6 +18,12 @@ typedef struct {
   zr_hal_t *hal;
   const zr_kern_ops_t *kern_ops;
   zr_kern_t *kern;
+  /* zr_disk_open: for what lives on disk. NULL: nothing may. */
+  zr_status_t (*open_disk)(zr_alloc_t *alloc, const zr_disk_options_t *options,
+                           const zr_disk_ops_t **out_ops, zr_disk_t **out_disk);
+  /* zr_host_map and zr_host_unmap: for what lives on the host. NULL: the device's own. */
+  zr_status_t (*host_map)(int64_t bytes, bool pin, zr_host_memory_t *out_memory);
+  void (*host_unmap)(zr_host_memory_t *memory);
   int n_threads;       /* of this rank; the least of all ranks counts */
   bool json;           /* events on standard output */
   bool piped;          /* standard output may look like a terminal and is not one */

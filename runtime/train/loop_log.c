@@ -34,6 +34,15 @@ static void log_needless(void *context, const char *key, const char *reason) {
       json_pack("{s:s, s:s, s:s}", "event", "warning", "option", key, "text", reason));
 }
 
+static void log_mapped(void *context, const char *key, const char *text) {
+  needless_t *mapped = context;
+  if (mapped->status != ZR_OK) return;
+  zr_info("%s: %s", key, text);
+  mapped->status =
+      zr_events_put(mapped->loop->events,
+                    json_pack("{s:s, s:s, s:s}", "event", "warning", "option", key, "text", text));
+}
+
 static json_t *config_text(const zr_config_file_t *config) {
   char *text = NULL;
   size_t bytes = 0;
@@ -72,6 +81,7 @@ static void say_start(const zr_loop_t *loop) {
                 (long long)loop->v->train_batch_size, (long long)loop->v->seq_len,
                 (long long)o->n_micro, o->n_micro == 1 ? "" : "es",
                 (long long)loop->v->micro_batch_size, memory, sent);
+  zr_loop_say_tiers(loop);
   zr_data_describe(loop->train, files, sizeof files);
   zr_events_say(loop->events, "  data %lld tokens in %s", (long long)zr_data_n_tokens(loop->train),
                 files);
@@ -97,15 +107,17 @@ zr_status_t zr_loop_log_start(zr_loop_t *loop) {
   zr_report_hash(loop->zero, hash);
   say_start(loop);
   needless_t needless = {.loop = loop};
+  zr_config_mapped(loop->options->config, log_mapped, &needless);
   zr_config_needless(loop->options->config, log_needless, &needless);
   ZR_TRY(needless.status);
   return zr_events_put(
       loop->events,
-      json_pack("{s:s, s:s, s:I, s:o, s:o, s:s, s:I, s:I, s:I, s:o}", "event", "start", "version",
-                loop->options->version, "time", (json_int_t)time(NULL), "machine", machine(loop),
-                "types", types(loop), "plan_hash", hash, "parameters",
-                (json_int_t)loop->zero->n_params, "step", (json_int_t)loop->start.step, "steps",
-                (json_int_t)loop->v->steps, "configuration", config_text(loop->options->config)));
+      json_pack("{s:s, s:s, s:I, s:o, s:o, s:o, s:s, s:I, s:I, s:I, s:o}", "event", "start",
+                "version", loop->options->version, "time", (json_int_t)time(NULL), "machine",
+                machine(loop), "tiers", zr_loop_tiers_json(loop), "types", types(loop), "plan_hash",
+                hash, "parameters", (json_int_t)loop->zero->n_params, "step",
+                (json_int_t)loop->start.step, "steps", (json_int_t)loop->v->steps, "configuration",
+                config_text(loop->options->config)));
 }
 
 /* --- step ------------------------------------------------------------------------------------ */
@@ -148,8 +160,9 @@ static json_t *moved_bytes(const zr_loop_t *loop) {
   zr_account_t account;
   zr_cost_account(step_plan(loop), &account);
   return json_pack("{s:I, s:I, s:I, s:I, s:I}", "comm", (json_int_t)account.sent_bytes, "h2d",
-                   (json_int_t)0, "d2h", (json_int_t)0, "disk_read", (json_int_t)0, "disk_write",
-                   (json_int_t)0);
+                   (json_int_t)account.h2d_bytes, "d2h", (json_int_t)account.d2h_bytes, "disk_read",
+                   (json_int_t)account.disk_read_bytes, "disk_write",
+                   (json_int_t)account.disk_write_bytes);
 }
 
 static zr_status_t put_step(zr_loop_t *loop, const zr_step_record_t *r, double step_s,
@@ -206,7 +219,11 @@ zr_status_t zr_loop_log_step(zr_loop_t *loop, const zr_step_record_t *record) {
     status = put_skip(loop, record);
   } else if (loop->events != NULL) {
     status = put_step(loop, record, step_s, &stats);
-    zr_progress_step_t shown = {.step = record->step,
+    zr_account_t account;
+    zr_cost_account(step_plan(loop), &account);
+    zr_progress_step_t shown = {.link_bytes = account.h2d_bytes + account.d2h_bytes,
+                                .disk_bytes = account.disk_read_bytes + account.disk_write_bytes,
+                                .step = record->step,
                                 .loss = record->loss,
                                 .tokens_per_s = (double)record->step_tokens / step_s,
                                 .step_s = step_s};
@@ -219,17 +236,30 @@ zr_status_t zr_loop_log_step(zr_loop_t *loop, const zr_step_record_t *record) {
 
 /* --- end ------------------------------------------------------------------------------------- */
 
-zr_status_t zr_loop_log_end(zr_loop_t *loop, const char *why) {
+/* Drives wear: what was written, and what a day of this would write. */
+static json_t *log_wear(zr_loop_t *loop, int64_t written, double seconds) {
+  if (loop->disk_ops == NULL) return json_null();
+  char sum[32], day[32];
+  double per_day = seconds > 0 ? (double)written / seconds * 86400 : 0;
+  zr_events_bytes(written, sum, sizeof sum);
+  zr_events_bytes((int64_t)per_day, day, sizeof day);
+  zr_events_say(loop->events, "  written to disk: %s, all ranks; at this rate %s a day", sum, day);
+  return json_pack("{s:I, s:o}", "written_bytes", (json_int_t)written, "written_bytes_per_day",
+                   zr_events_real(per_day));
+}
+
+zr_status_t zr_loop_log_end(zr_loop_t *loop, const char *why, int64_t disk_written) {
   if (loop->events == NULL) return ZR_OK;
   char took[32];
   double seconds = (double)(zr_clock_ns() - loop->begun_ns) * 1e-9;
   zr_events_duration(seconds, took, sizeof took);
   zr_events_say(loop->events, "%s after %lld steps and %s; log, plan and checkpoints are in %s",
                 why, (long long)loop->step, took, loop->v->run_dir);
-  ZR_TRY(zr_events_put(
-      loop->events,
-      json_pack("{s:s, s:s, s:I, s:o, s:o, s:o}", "event", "end", "reason", why, "step",
-                (json_int_t)loop->step, "loss", zr_events_real(loop->last_loss), "eval_loss",
-                zr_events_real(loop->last_eval_loss), "seconds", zr_events_real(seconds))));
+  json_t *wear = log_wear(loop, disk_written, seconds);
+  ZR_TRY(zr_events_put(loop->events, json_pack("{s:s, s:s, s:I, s:o, s:o, s:o, s:o}", "event",
+                                               "end", "reason", why, "step", (json_int_t)loop->step,
+                                               "loss", zr_events_real(loop->last_loss), "eval_loss",
+                                               zr_events_real(loop->last_eval_loss), "seconds",
+                                               zr_events_real(seconds), "disk", wear)));
   return zr_events_sync(loop->events);
 }

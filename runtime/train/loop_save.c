@@ -55,7 +55,7 @@ zr_status_t zr_loop_save(zr_loop_t *loop) {
   int64_t begin_ns = zr_clock_ns();
   zr_control_t control;
   ZR_TRY(zr_exec_wait(loop->exec));
-  ZR_TRY(zr_exec_download(loop->exec, loop->zero->control, 0, &control, sizeof control));
+  ZR_TRY(zr_exec_download(loop->exec, zr_loop_control(loop), 0, &control, sizeof control));
   zr_checkpoint_file_t *file = NULL;
   ZR_TRY(zr_alloc_get(loop->alloc, (size_t)loop->n_ranks, sizeof *file, &file));
   zr_status_t status = save_files(loop, &control, file);

@@ -73,20 +73,22 @@ static zr_status_t find_checkpoint(zr_loop_t *loop) {
 /* What may differ between ranks and must not: the least counts. */
 static zr_status_t settle_place(zr_loop_t *loop, zr_setup_place_t *out_place) {
   int n_local = zr_job_info(loop->job).n_local_ranks;
-  int64_t own[2] = {loop->options->n_threads, zr_setup_budget(loop->v, n_local)}, *all = NULL;
+  enum { N_FACTS = 1 + ZR_N_TIERS };
+  int64_t own[N_FACTS] = {loop->options->n_threads}, *all = NULL;
+  zr_setup_budgets(loop->v, n_local, own + 1);
   ZR_TRY(zr_alloc_get(loop->alloc, (size_t)loop->n_ranks, sizeof own, &all));
   zr_status_t status = zr_job_gather(loop->job, own, all, sizeof own);
   for (int rank = 0; status == ZR_OK && rank < loop->n_ranks; ++rank) {
-    for (int i = 0; i < 2; ++i) {
-      if (all[2 * rank + i] < own[i]) own[i] = all[2 * rank + i];
+    for (int i = 0; i < N_FACTS; ++i) {
+      if (all[N_FACTS * rank + i] < own[i]) own[i] = all[N_FACTS * rank + i];
     }
   }
   zr_alloc_free(loop->alloc, all);
   *out_place = (zr_setup_place_t){.n_ranks = loop->n_ranks,
                                   .n_workers = (int)own[0],
-                                  .budget_bytes = own[1],
                                   .kern_ops = loop->options->kern_ops,
                                   .kern = loop->options->kern};
+  memcpy(out_place->budget_bytes, own + 1, sizeof out_place->budget_bytes);
   return status;
 }
 
@@ -106,7 +108,7 @@ static zr_status_t compile(zr_loop_t *loop, const zr_setup_place_t *place) {
   loop->plan_step = plan_index(program, "step");
   loop->plan_eval = plan_index(program, "eval");
   loop->plan_eval_end = plan_index(program, "eval_end");
-  return ZR_OK;
+  return zr_loop_check_memory(loop);
 }
 
 zr_status_t zr_loop_open(zr_loop_t *loop) {
@@ -118,7 +120,8 @@ zr_status_t zr_loop_open(zr_loop_t *loop) {
   ZR_TRY(settle_place(loop, &place));
   loop->n_workers = place.n_workers;
   ZR_TRY(zr_job_agree(loop->job, compile(loop, &place)));
-  return zr_job_agree(loop->job, open_outputs(loop));
+  ZR_TRY(zr_job_agree(loop->job, open_outputs(loop)));
+  return zr_loop_open_disk(loop);
 }
 
 /* --- executor and states --------------------------------------------------------------------- */
@@ -138,7 +141,7 @@ static zr_status_t create_exec(zr_loop_t *loop) {
   zr_exec_options_t options;
   zr_exec_defaults(&options);
   options.program = loop->zero->program;
-  options.control_buffer[loop->plan_step] = loop->zero->control;
+  options.control_buffer[loop->plan_step] = zr_loop_control(loop);
   if (loop->plan_eval_end >= 0) {
     options.control_buffer[loop->plan_eval_end] = loop->zero->control_eval;
   }
@@ -149,6 +152,11 @@ static zr_status_t create_exec(zr_loop_t *loop) {
   options.kern_ops = o->kern_ops;
   options.kern = o->kern;
   options.pool = loop->pool;
+  options.disk_ops = loop->disk_ops;
+  options.disk = loop->disk;
+  options.host_map = o->host_map;
+  options.host_unmap = o->host_unmap;
+  options.pin_host = loop->v->pin != 0;
   options.fetch = zr_loop_fetch;
   options.ask = zr_loop_ask;
   options.fetch_context = loop;
@@ -199,6 +207,21 @@ static void fill_scale(const zr_loop_t *loop, zr_control_t *control) {
   if (control->loss_scale <= 0 || !control->scale_params.dynamic) zr_control_scale_init(control);
 }
 
+/* Where a unit is updated: on the device, on the host, or on both. */
+static zr_status_t upload_layout(zr_loop_t *loop, size_t unit) {
+  const zr_zero_unit_t *u = &loop->zero->unit[unit];
+  const int32_t buffers[] = {u->layout, u->away_elems > 0 ? u->away_layout : -1};
+  zr_kern_layout_t *layout = NULL;
+  int64_t bytes = 0;
+  ZR_TRY(zr_zero_layout(loop->zero, unit, &layout, &bytes));
+  zr_status_t status = ZR_OK;
+  for (int i = 0; i < 2 && status == ZR_OK; ++i) {
+    if (buffers[i] >= 0) status = zr_exec_upload(loop->exec, buffers[i], 0, layout, bytes);
+  }
+  zr_alloc_free(loop->alloc, layout);
+  return status;
+}
+
 static zr_status_t upload_facts(zr_loop_t *loop) {
   zr_control_t control;
   fill_control(loop, &control);
@@ -208,15 +231,10 @@ static zr_status_t upload_facts(zr_loop_t *loop) {
   zr_checkpoint_to_control(&loop->start, &control);
   fill_scale(loop, &control);
   ZR_TRY(zr_exec_upload(loop->exec, loop->zero->control, 0, &control, sizeof control));
-  for (size_t unit = 0; unit < loop->zero->n_units; ++unit) {
-    zr_kern_layout_t *layout = NULL;
-    int64_t bytes = 0;
-    ZR_TRY(zr_zero_layout(loop->zero, unit, &layout, &bytes));
-    zr_status_t status =
-        zr_exec_upload(loop->exec, loop->zero->unit[unit].layout, 0, layout, bytes);
-    zr_alloc_free(loop->alloc, layout);
-    ZR_TRY(status);
+  if (loop->zero->control_away >= 0) {
+    ZR_TRY(zr_exec_upload(loop->exec, loop->zero->control_away, 0, &control, sizeof control));
   }
+  for (size_t unit = 0; unit < loop->zero->n_units; ++unit) ZR_TRY(upload_layout(loop, unit));
   return ZR_OK;
 }
 
@@ -250,6 +268,7 @@ zr_status_t zr_loop_create(zr_loop_t *loop) {
 
 void zr_loop_close(zr_loop_t *loop) {
   zr_exec_destroy(loop->exec);
+  if (loop->disk_ops != NULL) loop->disk_ops->close(loop->disk);
   zr_pool_destroy(loop->pool);
   zr_zero_destroy(loop->zero);
   zr_checkpoint_close(loop->resumed);

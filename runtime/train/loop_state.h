@@ -20,6 +20,8 @@ typedef struct {
   zr_events_t *events; /* rank 0 */
   zr_zero_t *zero;
   zr_pool_t *pool;
+  const zr_disk_ops_t *disk_ops; /* NULL: nothing lives on disk */
+  zr_disk_t *disk;
   zr_exec_t *exec;
   zr_states_t states;
   zr_checkpoint_t *resumed; /* open until its states are loaded */
@@ -50,10 +52,19 @@ zr_status_t zr_loop_open(zr_loop_t *loop) ZR_MUST_CHECK;   /* up to a compiled p
 zr_status_t zr_loop_create(zr_loop_t *loop) ZR_MUST_CHECK; /* up to the first step */
 void zr_loop_close(zr_loop_t *loop);
 
+/* loop_tiers.c: what memory holds besides the device's */
+int32_t zr_loop_control(const zr_loop_t *loop); /* the buffer that keeps a run's counters */
+zr_status_t zr_loop_check_memory(const zr_loop_t *loop) ZR_MUST_CHECK; /* all of it fits */
+zr_status_t zr_loop_open_disk(zr_loop_t *loop) ZR_MUST_CHECK;          /* collective */
+void zr_loop_say_tiers(const zr_loop_t *loop);
+json_t *zr_loop_tiers_json(const zr_loop_t *loop);
+/* Bytes written to the disks of all ranks so far; collective, streams drained. */
+zr_status_t zr_loop_disk_written(const zr_loop_t *loop, int64_t *out_bytes) ZR_MUST_CHECK;
+
 /* loop_log.c */
 zr_status_t zr_loop_log_start(zr_loop_t *loop) ZR_MUST_CHECK;
 zr_status_t zr_loop_log_step(zr_loop_t *loop, const zr_step_record_t *record) ZR_MUST_CHECK;
-zr_status_t zr_loop_log_end(zr_loop_t *loop, const char *why) ZR_MUST_CHECK;
+zr_status_t zr_loop_log_end(zr_loop_t *loop, const char *why, int64_t disk_written) ZR_MUST_CHECK;
 void zr_loop_rest_clock(zr_loop_t *loop); /* the next step's time begins now */
 
 /* loop_save.c; streams drained */

@@ -61,6 +61,38 @@ static void print_units(const zr_zero_t *zero, FILE *out) {
   }
 }
 
+static bool is_any_away(const zr_homes_t *home) {
+  return home->param != ZR_TIER_DEVICE || home->grad != ZR_TIER_DEVICE ||
+         home->optimizer != ZR_TIER_DEVICE || home->activation != ZR_TIER_DEVICE;
+}
+
+static void print_homes(const zr_zero_options_t *o, FILE *out) {
+  const zr_homes_t *home = &o->home;
+  if (!is_any_away(home)) return;
+  (void)fprintf(out, "homes: parameters %s, gradients %s, optimizer %s, activations %s; ",
+                zr_tier_name((zr_tier_t)home->param), zr_tier_name((zr_tier_t)home->grad),
+                zr_tier_name((zr_tier_t)home->optimizer),
+                zr_tier_name((zr_tier_t)home->activation));
+  if (home->optimizer != ZR_TIER_DEVICE && o->ratio < 1) {
+    (void)fprintf(out, "%.6g of the optimizer's elements, the rest on the device; ", o->ratio);
+  }
+  (void)fprintf(out, "%lld slots of %lld elements\n", (long long)o->n_slots,
+                (long long)o->chunk_elems);
+}
+
+static void print_links(const zr_account_t *step, FILE *out) {
+  const struct {
+    const char *name;
+    int64_t bytes;
+  } rows[] = {{"host to device", step->h2d_bytes},
+              {"device to host", step->d2h_bytes},
+              {"disk to host", step->disk_read_bytes},
+              {"host to disk", step->disk_write_bytes}};
+  for (size_t i = 0; i < sizeof rows / sizeof rows[0]; ++i) {
+    if (rows[i].bytes > 0) print_size(out, rows[i].name, rows[i].bytes);
+  }
+}
+
 static const char *recompute_name(const zr_zero_options_t *options) {
   static const char *const name[] = {"none", "attention", "full"};
   return name[options->recompute];
@@ -86,10 +118,12 @@ void zr_report_print(const zr_zero_t *zero, FILE *out) {
   if (!zr_zero_split_is_exact(o)) {
     (void)fprintf(out, "sums: this split's bits are its own (other rank counts differ)\n");
   }
+  print_homes(o, out);
   for (int tier = 0; tier < ZR_N_TIERS; ++tier) print_tier(zero, &step, tier, out);
   print_units(zero, out);
   (void)fprintf(out, "\na step, each rank\n");
   print_size(out, "sent to other ranks", step.sent_bytes);
+  print_links(&step, out);
   print_size(out, "read and written", step.touched_bytes);
   (void)fprintf(out, "  %-28s %16.4g\n", "floating-point operations", (double)step.flops);
   (void)fprintf(out, "  %-28s %16zu\n", "operations", plan->n_ops);
@@ -125,10 +159,14 @@ static json_t *tiers(const zr_plan_t *plan, const zr_account_t *account) {
 static json_t *plan_json(const zr_plan_t *plan) {
   zr_account_t account;
   zr_cost_account(plan, &account);
-  return json_pack("{s:o, s:I, s:I, s:I, s:I, s:i, s:i, s:o}", "hash",
+  json_t *moved =
+      json_pack("{s:I, s:I, s:I, s:I}", "h2d", (json_int_t)account.h2d_bytes, "d2h",
+                (json_int_t)account.d2h_bytes, "disk_read", (json_int_t)account.disk_read_bytes,
+                "disk_write", (json_int_t)account.disk_write_bytes);
+  return json_pack("{s:o, s:I, s:I, s:I, s:o, s:I, s:i, s:i, s:o}", "hash",
                    json_sprintf("%016llx", (unsigned long long)zr_plan_hash(plan)), "ops",
                    (json_int_t)plan->n_ops, "flops", (json_int_t)account.flops, "sent_bytes",
-                   (json_int_t)account.sent_bytes, "touched_bytes",
+                   (json_int_t)account.sent_bytes, "moved_bytes", moved, "touched_bytes",
                    (json_int_t)account.touched_bytes, "waits", plan->n_waits, "placement_waits",
                    plan->n_placement_waits, "tiers", tiers(plan, &account));
 }
@@ -147,6 +185,15 @@ static json_t *units_json(const zr_zero_t *zero) {
   return array;
 }
 
+static json_t *homes_json(const zr_zero_options_t *o) {
+  const zr_homes_t *home = &o->home;
+  return json_pack(
+      "{s:s, s:s, s:s, s:s, s:f, s:I, s:I}", "param", zr_tier_name((zr_tier_t)home->param), "grad",
+      zr_tier_name((zr_tier_t)home->grad), "optimizer", zr_tier_name((zr_tier_t)home->optimizer),
+      "activation", zr_tier_name((zr_tier_t)home->activation), "ratio", o->ratio, "chunk",
+      (json_int_t)o->chunk_elems, "slots", (json_int_t)o->n_slots);
+}
+
 json_t *zr_report_json(const zr_zero_t *zero) {
   const zr_zero_options_t *o = &zero->options;
   json_t *plans = json_object();
@@ -157,13 +204,13 @@ json_t *zr_report_json(const zr_zero_t *zero) {
   char hash[17];
   zr_report_hash(zero, hash);
   return json_pack(
-      "{s:s, s:s, s:s, s:i, s:i, s:I, s:s, s:I, s:I, s:s, s:I, s:I, s:b, s:o, s:o}", "hash", hash,
-      "dtype", zr_dtype_name(o->run.dtype), "grad_dtype", zr_dtype_name(o->grad_dtype), "stage",
-      o->stage, "ranks", o->n_ranks, "micro_batches", (json_int_t)o->n_micro, "order",
+      "{s:s, s:s, s:s, s:i, s:i, s:I, s:s, s:I, s:I, s:s, s:o, s:I, s:I, s:b, s:o, s:o}", "hash",
+      hash, "dtype", zr_dtype_name(o->run.dtype), "grad_dtype", zr_dtype_name(o->grad_dtype),
+      "stage", o->stage, "ranks", o->n_ranks, "micro_batches", (json_int_t)o->n_micro, "order",
       o->order == ZR_ORDER_DEPTH ? "depth" : "breadth", "group", (json_int_t)o->group, "prefetch",
-      (json_int_t)o->prefetch, "recompute", recompute_name(o), "params", (json_int_t)zero->n_params,
-      "params_padded", (json_int_t)zero->n_params_padded, "split_is_exact",
-      (int)zr_zero_split_is_exact(o), "units", units_json(zero), "plans", plans);
+      (json_int_t)o->prefetch, "recompute", recompute_name(o), "homes", homes_json(o), "params",
+      (json_int_t)zero->n_params, "params_padded", (json_int_t)zero->n_params_padded,
+      "split_is_exact", (int)zr_zero_split_is_exact(o), "units", units_json(zero), "plans", plans);
 }
 
 static zr_status_t write_text(const zr_zero_t *zero, FILE *out) {

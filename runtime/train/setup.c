@@ -3,6 +3,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/statvfs.h>
 
 /* A number from a file of one line; -1 where there is none ("max" too). */
 static int64_t read_number(const char *path) {
@@ -43,16 +44,82 @@ static void node_memory(int64_t *out_total, int64_t *out_free) {
   if (used >= 0 && limit - used < *out_free) *out_free = limit > used ? limit - used : 0;
 }
 
-int64_t zr_setup_budget(const zr_config_t *values, int n_local_ranks) {
-  const zr_option_bytes_t *asked = &values->memory_device;
+static int64_t headroom_of(const zr_config_t *values, int64_t free_bytes) {
+  const zr_option_bytes_t *headroom = &values->headroom;
+  return headroom->share > 0 ? (int64_t)((double)free_bytes * headroom->share) : headroom->bytes;
+}
+
+static int64_t at_least_none(int64_t bytes) {
+  return bytes > 0 ? bytes : 0;
+}
+
+/* Of the directories together; one drive named twice counts once. */
+static int64_t disk_free(const zr_option_list_t *paths) {
+  int64_t sum = 0;
+  unsigned long last = 0;
+  for (size_t i = 0; i < paths->n_items; ++i) {
+    struct statvfs about;
+    if (statvfs(paths->items[i], &about) != 0) continue;
+    if (i > 0 && about.f_fsid == last) continue;
+    last = about.f_fsid;
+    sum += (int64_t)about.f_bavail * (int64_t)about.f_frsize;
+  }
+  return sum;
+}
+
+static int64_t device_budget(const zr_config_t *v, int n_local, int64_t total, int64_t available) {
+  const zr_option_bytes_t *asked = &v->memory_device;
   if (asked->bytes >= 0) return asked->bytes;
+  if (asked->share > 0) return (int64_t)((double)total * asked->share) / n_local;
+  return available / n_local;
+}
+
+/* The host's memory is the device's too, on a CPU: a device that was given its size takes it from
+ * there. */
+static int64_t host_budget(const zr_config_t *v, int n_local, int64_t total, int64_t available) {
+  const zr_option_bytes_t *asked = &v->memory_host;
+  if (asked->bytes >= 0) return asked->bytes / n_local;
+  if (asked->share > 0) return (int64_t)((double)total * asked->share) / n_local;
+  int64_t device = v->memory_device.bytes >= 0 || v->memory_device.share > 0
+                       ? device_budget(v, n_local, total, available)
+                       : 0;
+  return at_least_none(available / n_local - device);
+}
+
+void zr_setup_budgets(const zr_config_t *values, int n_local_ranks, int64_t out_bytes[ZR_N_TIERS]) {
   int64_t total, free_bytes;
   node_memory(&total, &free_bytes);
-  if (asked->share > 0) return (int64_t)((double)total * asked->share) / n_local_ranks;
-  const zr_option_bytes_t *headroom = &values->headroom;
-  int64_t left_free =
-      headroom->share > 0 ? (int64_t)((double)free_bytes * headroom->share) : headroom->bytes;
-  return (free_bytes > left_free ? free_bytes - left_free : 0) / n_local_ranks;
+  int64_t available = at_least_none(free_bytes - headroom_of(values, free_bytes));
+  const zr_option_bytes_t *disk = &values->memory_disk;
+  out_bytes[ZR_TIER_DEVICE] = device_budget(values, n_local_ranks, total, available);
+  out_bytes[ZR_TIER_HOST] = host_budget(values, n_local_ranks, total, available);
+  out_bytes[ZR_TIER_DISK] = 0;
+  if (disk->bytes >= 0) out_bytes[ZR_TIER_DISK] = disk->bytes / n_local_ranks;
+  if (disk->share > 0) {
+    double share = (double)disk_free(&values->disk_path) * disk->share;
+    out_bytes[ZR_TIER_DISK] = (int64_t)share / n_local_ranks;
+  }
+}
+
+void zr_setup_given_budgets(const zr_config_t *values, int n_local_ranks,
+                            int64_t out_bytes[ZR_N_TIERS]) {
+  out_bytes[ZR_TIER_DEVICE] = at_least_none(values->memory_device.bytes);
+  out_bytes[ZR_TIER_HOST] = at_least_none(values->memory_host.bytes) / n_local_ranks;
+  out_bytes[ZR_TIER_DISK] = at_least_none(values->memory_disk.bytes) / n_local_ranks;
+}
+
+static uint8_t tier_of(int home) {
+  return (uint8_t)(home - ZR_HOME_DEVICE);
+}
+
+static void set_homes(const zr_config_t *v, zr_zero_options_t *o) {
+  o->home = (zr_homes_t){.param = tier_of(v->home_param),
+                         .grad = tier_of(v->home_grad),
+                         .optimizer = tier_of(v->home_optimizer),
+                         .activation = tier_of(v->home_activation)};
+  o->ratio = v->offload_ratio;
+  o->chunk_elems = v->chunk_elems == ZR_OPTION_AUTO_INT ? 0 : v->chunk_elems;
+  o->n_slots = v->n_slots == ZR_OPTION_AUTO_INT ? 0 : v->n_slots;
 }
 
 void zr_setup_zero_options(const zr_config_file_t *config, const zr_setup_place_t *place,
@@ -80,9 +147,13 @@ void zr_setup_zero_options(const zr_config_file_t *config, const zr_setup_place_
   o->run = (zr_model_run_t){.micro_batch = v->micro_batch_size,
                             .seq_len = v->seq_len,
                             .logits_chunk = v->logits_chunk,
+                            .separate = v->documents != 0,
                             .dtype = v->dtype};
   o->kern_ops = place->kern_ops;
   o->kern = place->kern;
   o->n_workers = place->n_workers;
-  o->place.budget_bytes[ZR_TIER_DEVICE] = place->budget_bytes;
+  set_homes(v, o);
+  for (int tier = 0; tier < ZR_N_TIERS; ++tier) {
+    o->place.budget_bytes[tier] = place->budget_bytes[tier];
+  }
 }

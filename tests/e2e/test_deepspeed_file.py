@@ -142,22 +142,39 @@ def test_trains_without_its_offload_blocks(bench):
     assert abs(float(facts[0][12][0]) - float(facts[1][12][0])) < 0.05
 
 
-def test_offload_is_refused_with_the_reason(bench):
+def test_offload_changes_nothing_but_where_states_live(bench):
     model = write(bench, "config.json", MODEL)
-    for block in ("offload_optimizer", "offload_param"):
-        file = copy.deepcopy(FILE)
-        del file["zero_optimization"]["offload_param" if block == "offload_optimizer" else
-                                      "offload_optimizer"]
+    facts = []
+    for file in (without_offload(), FILE):
         config = write(bench, "ds_offload.json", file)
-        result, run_dir = start(
-            bench, config, 1, "--model", model, "--data", tokens(bench), code=2
+        _, run_dir = start(
+            bench, config, 2, "--model", model, "--data", tokens(bench), "--set",
+            "run.digest=states", "--set", "run.steps=3",
         )
-        said = result.messages()
-        wanted = "'zero_optimization.%s.device' = cpu is not built yet" % block
-        assert len(said) == 1 and wanted in said[0], result.stderr
-        assert not os.path.exists(run_dir)
-    config = write(bench, "ds_offload.json", FILE)
-    start(bench, config, 1, "--model", model, "--data", tokens(bench), code=2)
+        log = run.Log(run_dir)
+        steps = log.events("step")
+        facts.append([(s["loss"], s["digest_params"], s["digest_states"]) for s in steps])
+    assert facts[0] == facts[1], facts
+    homes = log.events("start")[0]["tiers"]["homes"]
+    wanted = {"param": "host", "grad": "host", "optimizer": "host", "activation": "device"}
+    assert homes == wanted, homes
+    assert steps[-1]["peak_bytes"]["host"] > 0 and steps[-1]["bytes"]["h2d"] > 0, steps[-1]
+    said = {line["option"]: line["text"] for line in log.events("warning")}
+    for block, home in (("offload_optimizer", "optimizer"), ("offload_param", "param")):
+        key = "zero_optimization.%s.device" % block
+        assert said[key] == "read as plan.homes.%s = host" % home, said
+
+
+def test_offload_is_refused_where_it_can_not_be(bench):
+    model = write(bench, "config.json", MODEL)
+    file = copy.deepcopy(FILE)
+    file["zero_optimization"]["offload_optimizer"] = {"device": "nvme"}
+    config = write(bench, "ds_offload.json", file)
+    result, run_dir = start(bench, config, 1, "--model", model, "--data", tokens(bench), code=2)
+    said = result.messages()
+    wanted = "'zero_optimization.offload_optimizer.device' = nvme needs"
+    assert len(said) == 1 and wanted in said[0], result.stderr
+    assert not os.path.exists(run_dir)
 
 
 def test_the_trainers_auto_is_resolved_and_shown(bench):
@@ -183,7 +200,7 @@ def test_the_trainers_auto_is_resolved_and_shown(bench):
     keys = [line.strip().split(":")[0] for line in settled]
     left_to_the_planner = {
         "threads", "device", "host", "disk", "order", "group", "prefetch", "recompute", "comm",
-        "isa", "progress", "format",
+        "isa", "progress", "format", "chunk", "slots", "disk_backend", "block_size", "queue_depth",
     }
     assert set(keys) <= left_to_the_planner, settled
 
@@ -213,7 +230,8 @@ if __name__ == "__main__":
     run.main(
         [
             test_trains_without_its_offload_blocks,
-            test_offload_is_refused_with_the_reason,
+            test_offload_changes_nothing_but_where_states_live,
+            test_offload_is_refused_where_it_can_not_be,
             test_the_trainers_auto_is_resolved_and_shown,
             test_wrong_usage_is_named,
         ]

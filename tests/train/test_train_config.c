@@ -94,12 +94,6 @@ static const bad_t bad[] = {
     {"fp16: {fp16_master_weights_and_grads: true}\n", 1,
      "cfg.yaml:6:8: 'fp16.fp16_master_weights_and_grads: true' is not possible: masters and "
      "moments are fp32 here"},
-    {"zero_optimization: {offload_optimizer: {device: cpu}}\n", 1,
-     "cfg.yaml:6:41: 'zero_optimization.offload_optimizer.device' = cpu is not built yet; the only "
-     "place for states now is none"},
-    {"zero_optimization: {offload_param: {device: nvme, nvme_path: /x}}\n", 1,
-     "cfg.yaml:6:37: 'zero_optimization.offload_param.device' = nvme is not built yet; the only "
-     "place for states now is none"},
     {"zero_optimization: {zero_quantized_weights: true}\n", 1,
      "cfg.yaml:6:21: 'zero_optimization.zero_quantized_weights: true' is not possible: not built "
      "yet"},
@@ -335,6 +329,12 @@ static void printed_configuration_reads_back(void **state) {
       "scheduler: {type: WarmupCosineLR, params: {warmup_num_steps: 3}}\n",
       "optimizer: {type: Adam, params: {lr: 1.7e-3, betas: [0.8, 0.95]}}\nbackend: {comm: self}\n",
       "zero_optimization: {stage: auto}\nmemory: {device: 80%, host: 1GiB}\n",
+      "zero_optimization: {stage: 3, offload_optimizer: {device: nvme, nvme_path: [/a, /b], "
+      "buffer_count: 4, ratio: 1}, offload_param: {device: cpu, buffer_size: 1e8, pin_memory: "
+      "false}, cpu_offload_params: true}\nactivation_checkpointing: {cpu_checkpointing: true, "
+      "number_checkpoints: 1}\n",
+      "plan: {homes: {optimizer: disk, activation: host}, recompute: full, chunk: 4096, slots: "
+      "2}\n",
       "fp16: {enabled: true, loss_scale: auto, hysteresis: 4}\n",
       "bf16: {enabled: true}\ndata_types: {grad_accum_dtype: bf16}\n"};
   for (size_t i = 0; i < sizeof more / sizeof more[0]; ++i) {
@@ -349,6 +349,9 @@ static void printed_configuration_reads_back(void **state) {
     assert_int_equal(again->values.seed, 99);
     assert_int_equal(again->values.stage, config->values.stage);
     assert_memory_equal(&again->values.model, &config->values.model, sizeof config->values.model);
+    assert_int_equal(again->values.home_optimizer, config->values.home_optimizer);
+    assert_int_equal(again->values.home_param, config->values.home_param);
+    assert_int_equal(again->values.chunk_elems, config->values.chunk_elems);
     zr_alloc_free(zr_alloc_default(), numeric[0]);
     zr_alloc_free(zr_alloc_default(), numeric[1]);
     free(first);
