@@ -223,8 +223,7 @@ void mini_fault_comm(mini_t *mini, zr_fault_kind_t kind, int64_t at) {
   mini->options.comm = mini->comm;
 }
 
-void mini_open_comm(mini_t *mini, const mini_shape_t *shape, const zr_comm_ops_t *comm_ops,
-                    zr_comm_t *comm) {
+void mini_open_backends(mini_t *mini, const zr_comm_ops_t *comm_ops, zr_comm_t *comm) {
   memset(mini, 0, sizeof *mini);
   zr_alloc_init(&mini->alloc);
   mini->comm_ops = comm_ops;
@@ -232,7 +231,9 @@ void mini_open_comm(mini_t *mini, const mini_shape_t *shape, const zr_comm_ops_t
   if (!comm) assert_ok(zr_comm_self_open(&mini->alloc, &mini->comm_ops, &mini->comm));
   assert_ok(zr_hal_cpu_open(&mini->alloc, &mini->hal_ops, &mini->hal));
   assert_ok(zr_kern_ref_open(&mini->alloc, ZR_F32, &mini->kern_ops, &mini->kern));
-  build_program(mini, shape, mini->comm_ops->info(mini->comm).n_ranks);
+}
+
+void mini_fill_options(mini_t *mini) {
   zr_exec_options_t *o = &mini->options;
   zr_exec_defaults(o);
   o->program = mini->program;
@@ -245,6 +246,15 @@ void mini_open_comm(mini_t *mini, const mini_shape_t *shape, const zr_comm_ops_t
   o->kern = mini->kern;
   o->fetch = fetch;
   o->fetch_context = mini;
+  o->disk_ops = mini->disk_ops;
+  o->disk = mini->disk;
+}
+
+void mini_open_comm(mini_t *mini, const mini_shape_t *shape, const zr_comm_ops_t *comm_ops,
+                    zr_comm_t *comm) {
+  mini_open_backends(mini, comm_ops, comm);
+  build_program(mini, shape, mini->comm_ops->info(mini->comm).n_ranks);
+  mini_fill_options(mini);
 }
 
 void mini_open(mini_t *mini, const mini_shape_t *shape) {
@@ -270,6 +280,7 @@ void mini_start(mini_t *mini) {
 
 void mini_close(mini_t *mini) {
   zr_exec_destroy(mini->exec);
+  if (mini->disk_ops) mini->disk_ops->close(mini->disk);
   mini->hal_ops->close(mini->hal);
   mini->comm_ops->close(mini->comm);
   mini->kern_ops->close(mini->kern);

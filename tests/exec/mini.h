@@ -22,7 +22,7 @@ typedef struct {
 typedef struct {
   zr_alloc_t alloc;
   zr_program_t *program;
-  int32_t control, probe, state[MINI_MAX_UNITS];
+  int32_t control, probe, layout, state[MINI_MAX_UNITS]; /* layout: mini_tiers.h */
   int n_units;
   const zr_hal_ops_t *hal_ops;
   zr_hal_t *hal;
@@ -31,6 +31,8 @@ typedef struct {
   const zr_kern_ops_t *kern_ops;
   zr_kern_t *kern;
   zr_pool_t *pool;
+  const zr_disk_ops_t *disk_ops; /* NULL: no disk */
+  zr_disk_t *disk;
   int64_t fetch_fails_at; /* iteration; 0: never */
 
   zr_exec_options_t options;
@@ -44,6 +46,9 @@ void mini_open(mini_t *mini, const mini_shape_t *shape);
 /* The same over an open comm (owned from here on). */
 void mini_open_comm(mini_t *mini, const mini_shape_t *shape, const zr_comm_ops_t *comm_ops,
                     zr_comm_t *comm);
+/* Backends alone; the program is the caller's to make. Then the options. */
+void mini_open_backends(mini_t *mini, const zr_comm_ops_t *comm_ops, zr_comm_t *comm);
+void mini_fill_options(mini_t *mini);
 void mini_use_cpu_kernels(mini_t *mini);
 void mini_fault_hal(mini_t *mini, zr_fault_kind_t kind, int64_t at);
 void mini_fault_comm(mini_t *mini, zr_fault_kind_t kind, int64_t at);
