@@ -123,6 +123,60 @@ static void test_golden_unfinished(void **state) {
   zr_plan_destroy(plan);
 }
 
+static int32_t add_tiered(zr_plan_t *plan, int32_t kind, bool on_host, int64_t attr, zr_operand_t a,
+                          zr_operand_t b) {
+  const zr_op_desc_t desc = {.kind = kind,
+                             .on_host = on_host,
+                             .unit = -1,
+                             .micro = -1,
+                             .attr = {attr},
+                             .real = kind == ZR_OP_FILL ? 0.5 : 0,
+                             .n_operands = b.buffer < 0 ? 1 : 2,
+                             .operand = {a, b}};
+  int32_t op = -1;
+  assert_ok(zr_plan_add_op(plan, &desc, &op));
+  return op;
+}
+
+static zr_operand_t floats_of_rank(int32_t buffer, zr_access_t access) {
+  zr_operand_t part = zr_operand_part(buffer, 4096, 2048, access);
+  part.dtype = ZR_F32;
+  part.rank_stride = 2048;
+  return part;
+}
+
+/* A state on disk through the host: typed parts of its bytes, with and without a rank's distance,
+ * one of them filled on the host stream. */
+static zr_plan_t *make_tiers(void) {
+  zr_plan_t *plan = NULL;
+  int32_t state, slot, flat;
+  assert_ok(zr_plan_create(NULL, "tiers", 2, &plan));
+  assert_ok(zr_plan_add_buffer(plan, "state", ZR_TIER_DISK, ZR_CATEGORY_OPTIMIZER, ZR_U8, 8192,
+                               true, &state));
+  assert_ok(zr_plan_add_buffer(plan, "slot", ZR_TIER_HOST, ZR_CATEGORY_OPTIMIZER, ZR_U8, 8192,
+                               false, &slot));
+  assert_ok(zr_plan_add_buffer(plan, "flat", ZR_TIER_DEVICE, ZR_CATEGORY_PARAM, ZR_F32, 2048, false,
+                               &flat));
+  add_tiered(plan, ZR_OP_DISK_READ, false, 8192, zr_operand_all(plan, state, ZR_READ),
+             zr_operand_all(plan, slot, ZR_WRITE));
+  add_tiered(plan, ZR_OP_FILL, true, 512, floats_of_rank(slot, ZR_WRITE), zr_operand_none());
+  zr_operand_t head = zr_operand_part(slot, 0, 2048, ZR_READ);
+  head.dtype = ZR_F32;
+  add_tiered(plan, ZR_OP_H2D, false, 2048, head, zr_operand_all(plan, flat, ZR_WRITE));
+  add_tiered(plan, ZR_OP_D2H, false, 2048, zr_operand_all(plan, flat, ZR_READ),
+             floats_of_rank(slot, ZR_WRITE));
+  add_tiered(plan, ZR_OP_DISK_WRITE, false, 8192, zr_operand_all(plan, slot, ZR_READ),
+             zr_operand_all(plan, state, ZR_WRITE));
+  return plan;
+}
+
+static void test_golden_tiers(void **state) {
+  (void)state;
+  zr_program_t *program = compiled(make_tiers());
+  check_golden(program->plan[0], "tiers.plan");
+  zr_program_destroy(program);
+}
+
 static void test_random_round_trips(void **state) {
   (void)state;
   for (uint64_t seed = 1; seed <= 100; seed++) {
@@ -132,13 +186,33 @@ static void test_random_round_trips(void **state) {
   }
 }
 
+typedef struct {
+  const char *from, *to, *where, *why;
+} error_case_t;
+
+/* Each case's text, changed, is refused with its words. */
+static void check_errors(zr_plan_t *made, const error_case_t *cases, size_t n_cases) {
+  zr_program_t *program = compiled(made);
+  char *text = text_of(program->plan[0]);
+  for (size_t i = 0; i < n_cases; i++) {
+    static char changed[8192];
+    const char *at = strstr(text, cases[i].from);
+    zr_plan_t *plan = NULL;
+    if (at == NULL) fail_msg("\"%s\" is not in the text", cases[i].from);
+    snprintf(changed, sizeof changed, "%.*s%s%s", (int)(at - text), text, cases[i].to,
+             at + strlen(cases[i].from));
+    assert_int_equal(read_text(NULL, changed, &plan), ZR_ERR_DATA);
+    assert_null(plan);
+    if (strstr(zr_detail(), cases[i].where) == NULL || strstr(zr_detail(), cases[i].why) == NULL)
+      fail_msg("\"%s\" and \"%s\" are not in \"%s\"", cases[i].where, cases[i].why, zr_detail());
+  }
+  free(text);
+  zr_program_destroy(program);
+}
+
 static void test_errors_name_the_place(void **state) {
   (void)state;
-  zr_program_t *program = compiled(make_gathers(NULL, 2, 2, 16));
-  char *text = text_of(program->plan[0]);
-  static const struct {
-    const char *from, *to, *where, *why;
-  } cases[] = {
+  static const error_case_t cases[] = {
       {"zerorun plan 1", "zerorun plan 2", ":1:1:", "expected zerorun plan 1"},
       {"ranks 2", "ranks x", ":2:17:", "expected a number, found \"x\""},
       {"device param fp32", "devise param fp32", ":6:16:", "expected a tier"},
@@ -149,20 +223,20 @@ static void test_errors_name_the_place(void **state) {
       {"R flat.0 v1", "R flat.0 v3", "operation 1", "is 1 in the list, 3 in the text"},
       {"wait 0", "wait 99", "operation 1", "waits for operation 99"},
   };
-  for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
-    static char changed[8192];
-    const char *at = strstr(text, cases[i].from);
-    zr_plan_t *plan = NULL;
-    assert_non_null(at);
-    snprintf(changed, sizeof changed, "%.*s%s%s", (int)(at - text), text, cases[i].to,
-             at + strlen(cases[i].from));
-    assert_int_equal(read_text(NULL, changed, &plan), ZR_ERR_DATA);
-    assert_null(plan);
-    if (strstr(zr_detail(), cases[i].where) == NULL || strstr(zr_detail(), cases[i].why) == NULL)
-      fail_msg("\"%s\" and \"%s\" are not in \"%s\"", cases[i].where, cases[i].why, zr_detail());
-  }
-  free(text);
-  zr_program_destroy(program);
+  check_errors(make_gathers(NULL, 2, 2, 16), cases, sizeof cases / sizeof *cases);
+}
+
+static void test_errors_of_copies(void **state) {
+  (void)state;
+  static const error_case_t cases[] = {
+      {"as fp32 rank", "as fp33 rank", ":14:", "expected a type, found \"fp33\""},
+      {"as fp32 rank", "is fp32 rank", ":14:", "expected as, rank or the end of the line"},
+      {"+2048\n  dst W slot", "+2048 as fp32\n  dst W slot", "operand src (flat)",
+       "only a part of a buffer of bytes has a type"},
+      {"disk_read read phase 0 bytes 8192", "disk_read read phase 0 bytes 4096",
+       "operand src (state)", "it has 8192 bytes, the shape needs 4096"},
+  };
+  check_errors(make_tiers(), cases, sizeof cases / sizeof *cases);
 }
 
 /* Cut anywhere: an error or a plan, never a crash, nothing left. */
@@ -212,8 +286,10 @@ int main(int argc, char **argv) {
       cmocka_unit_test(test_golden_gathers),
       cmocka_unit_test(test_golden_step),
       cmocka_unit_test(test_golden_unfinished),
+      cmocka_unit_test(test_golden_tiers),
       cmocka_unit_test(test_random_round_trips),
       cmocka_unit_test(test_errors_name_the_place),
+      cmocka_unit_test(test_errors_of_copies),
       cmocka_unit_test(test_truncated_text),
       cmocka_unit_test(test_reading_with_failing_memory),
   };
