@@ -93,7 +93,7 @@ typedef struct {
   int64_t group, prefetch, recompute_every;
   int reduce;
   int device, comm;
-  char *isa;
+  char *isa, *profile;
 
   int64_t train_batch_size, micro_batch_size, grad_accum_steps; /* 0: not given; resolved */
   double gradient_clipping;

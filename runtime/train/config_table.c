@@ -283,6 +283,9 @@ static const zr_option_t table[] = {
      .default_text = "auto", .help = "auto: mpi under mpirun, else self (nccl: later)"},
     {.key = "backend.isa", .type = ZR_OPTION_STRING, NUMERIC, FIELD(isa), .default_text = "auto",
      .help = "vector instructions: auto, avx512, avx2, baseline"},
+    {.key = "backend.profile", .type = ZR_OPTION_STRING, FIELD(profile),
+     .help = "machine profile of `zerobench calibrate`, which predicts a step's time; default: "
+     "zerorun/profile.json in the user's cache, else built-in numbers"},
 
     /* --- DeepSpeed: batch, optimizer, schedule ------------------------------------------- */
     {.key = "train_batch_size", .type = ZR_OPTION_INT, NUMERIC, FIELD(train_batch_size),

@@ -97,8 +97,7 @@ static zr_status_t run_to_boundary(zr_loop_t *loop) {
     /* A step that is skipped leaves loop->step behind, and another one is started. */
     bool more = loop->requests == 0 && !at_boundary && loop->step + in_flight < loop->v->steps;
     if (more && in_flight <= AHEAD) {
-      ZR_TRY(zr_exec_start(loop->exec, loop->plan_step, loop->next_iteration));
-      loop->next_iteration += 1;
+      ZR_TRY(zr_loop_start_step(loop));
       continue;
     }
     if (in_flight == 0) break;

@@ -66,7 +66,7 @@ static void say_start(const zr_loop_t *loop) {
   const zr_zero_options_t *o = &loop->zero->options;
   const zr_plan_t *plan = step_plan(loop);
   zr_account_t account;
-  char memory[32], sent[32], files[256];
+  char memory[32], sent[32], files[256], text[512];
   zr_cost_account(plan, &account);
   zr_events_bytes(plan->arena_bytes[ZR_TIER_DEVICE], memory, sizeof memory);
   zr_events_bytes(account.sent_bytes, sent, sizeof sent);
@@ -82,6 +82,8 @@ static void say_start(const zr_loop_t *loop) {
                 (long long)o->n_micro, o->n_micro == 1 ? "" : "es",
                 (long long)loop->v->micro_batch_size, memory, sent);
   zr_loop_say_tiers(loop);
+  zr_predict_text(&loop->bound.prediction, text, sizeof text);
+  zr_events_say(loop->events, "  predicted %s", text);
   zr_data_describe(loop->train, files, sizeof files);
   zr_events_say(loop->events, "  data %lld tokens in %s", (long long)zr_data_n_tokens(loop->train),
                 files);
@@ -112,12 +114,13 @@ zr_status_t zr_loop_log_start(zr_loop_t *loop) {
   ZR_TRY(needless.status);
   return zr_events_put(
       loop->events,
-      json_pack("{s:s, s:s, s:I, s:o, s:o, s:o, s:s, s:I, s:I, s:I, s:o}", "event", "start",
+      json_pack("{s:s, s:s, s:I, s:o, s:o, s:o, s:s, s:I, s:I, s:I, s:o, s:o}", "event", "start",
                 "version", loop->options->version, "time", (json_int_t)time(NULL), "machine",
                 machine(loop), "tiers", zr_loop_tiers_json(loop), "types", types(loop), "plan_hash",
                 hash, "parameters", (json_int_t)loop->zero->n_params, "step",
                 (json_int_t)loop->start.step, "steps", (json_int_t)loop->v->steps, "configuration",
-                config_text(loop->options->config)));
+                config_text(loop->options->config), "predicted",
+                zr_predict_json(&loop->bound.prediction)));
 }
 
 /* --- step ------------------------------------------------------------------------------------ */
@@ -136,16 +139,6 @@ static json_t *exposed(const zr_exec_stats_t *now, const zr_exec_stats_t *before
     (void)json_object_set_new(object, zr_stream_name((zr_stream_id_t)s), json_real(seconds));
   }
   return object;
-}
-
-/* The busiest stream's time: no step of these operations is faster. */
-static double bound_s(const zr_exec_stats_t *now, const zr_exec_stats_t *before) {
-  int64_t most = 0;
-  for (int s = 0; s < ZR_N_STREAMS; ++s) {
-    int64_t busy = now->stream_busy_ns[s] - before->stream_busy_ns[s];
-    if (busy > most) most = busy;
-  }
-  return (double)most * 1e-9;
 }
 
 static json_t *peak_bytes(const zr_loop_t *loop) {
@@ -173,8 +166,9 @@ static zr_status_t put_step(zr_loop_t *loop, const zr_step_record_t *r, double s
       "grad_norm", zr_events_real(r->grad_norm), "tokens", (json_int_t)r->tokens, "tokens_per_s",
       zr_events_real((double)r->step_tokens / step_s), "step_s", zr_events_real(step_s),
       "exposed_s", exposed(stats, &loop->last_stats), "bound_s",
-      zr_events_real(bound_s(stats, &loop->last_stats)), "mfu", "skipped", (json_int_t)r->skipped,
-      "peak_bytes", peak_bytes(loop), "bytes", moved_bytes(loop));
+      zr_events_real((double)loop->bound.bound.bound_ns * 1e-9), "mfu", "skipped",
+      (json_int_t)r->skipped, "peak_bytes", peak_bytes(loop), "bytes", moved_bytes(loop));
+  if (zr_loop_bound_is_alone(loop, r)) (void)json_object_set_new(event, "alone", json_true());
   if (loop->v->dtype == ZR_F16) {
     (void)json_object_set_new(event, "loss_scale", zr_events_real(r->loss_scale));
   }
@@ -214,7 +208,8 @@ zr_status_t zr_loop_log_step(zr_loop_t *loop, const zr_step_record_t *record) {
   zr_exec_stats_t stats;
   zr_exec_stats(loop->exec, &stats);
   loop->last_loss = record->loss;
-  zr_status_t status = ZR_OK;
+  zr_status_t status = zr_loop_bound_step(loop, record, step_s, &stats);
+  ZR_TRY(status);
   if (loop->events != NULL && record->skipped_now) {
     status = put_skip(loop, record);
   } else if (loop->events != NULL) {
@@ -256,10 +251,12 @@ zr_status_t zr_loop_log_end(zr_loop_t *loop, const char *why, int64_t disk_writt
   zr_events_say(loop->events, "%s after %lld steps and %s; log, plan and checkpoints are in %s",
                 why, (long long)loop->step, took, loop->v->run_dir);
   json_t *wear = log_wear(loop, disk_written, seconds);
-  ZR_TRY(zr_events_put(loop->events, json_pack("{s:s, s:s, s:I, s:o, s:o, s:o, s:o}", "event",
-                                               "end", "reason", why, "step", (json_int_t)loop->step,
-                                               "loss", zr_events_real(loop->last_loss), "eval_loss",
-                                               zr_events_real(loop->last_eval_loss), "seconds",
-                                               zr_events_real(seconds), "disk", wear)));
+  json_t *took_json = zr_loop_bound_end(loop);
+  ZR_TRY(zr_events_put(
+      loop->events,
+      json_pack("{s:s, s:s, s:I, s:o, s:o, s:o, s:o, s:o}", "event", "end", "reason", why, "step",
+                (json_int_t)loop->step, "loss", zr_events_real(loop->last_loss), "eval_loss",
+                zr_events_real(loop->last_eval_loss), "seconds", zr_events_real(seconds), "disk",
+                wear, "steps", took_json)));
   return zr_events_sync(loop->events);
 }

@@ -259,6 +259,7 @@ zr_status_t zr_loop_create(zr_loop_t *loop) {
   if (status == ZR_OK) status = zr_exec_start(loop->exec, loop->plan_load, 0);
   if (status == ZR_OK) status = zr_exec_wait(loop->exec);
   if (status == ZR_OK) status = fill_states(loop);
+  if (status == ZR_OK) status = zr_loop_bound_open(loop);
   ZR_TRY(zr_job_agree(loop->job, status));
   loop->step = loop->saved_step = loop->start.step;
   loop->evaluated_step = -1;
@@ -268,6 +269,7 @@ zr_status_t zr_loop_create(zr_loop_t *loop) {
 
 void zr_loop_close(zr_loop_t *loop) {
   zr_exec_destroy(loop->exec);
+  zr_loop_bound_close(loop);
   if (loop->disk_ops != NULL) loop->disk_ops->close(loop->disk);
   zr_pool_destroy(loop->pool);
   zr_zero_destroy(loop->zero);

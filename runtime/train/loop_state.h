@@ -7,7 +7,23 @@
 #include "runtime/train/events.h"
 #include "runtime/train/files.h"
 #include "runtime/train/loop.h"
+#include "runtime/train/predict.h"
 #include "runtime/train/states.h"
+
+enum { ZR_LOOP_TAKEN = 256, ZR_LOOP_ALONE_OF = 5 };
+
+/* loop_bound.c: rank 0's, but for the second and third. */
+typedef struct {
+  zr_profile_t *profile;
+  bool travels;            /* copies between tiers are part of a step */
+  int64_t alone_iteration; /* the step made one operation at a time; -1 */
+  zr_prediction_t prediction;
+  int64_t *op_ns; /* [n_ops] of the step */
+  zr_bound_t bound;
+  int64_t n_steps, n_taken;     /* logged; of the summary */
+  double step_s[ZR_LOOP_TAKEN]; /* of the last ones */
+  double exposed_s[ZR_N_STREAMS];
+} zr_loop_bound_t;
 
 typedef struct {
   zr_alloc_t *alloc;
@@ -38,6 +54,7 @@ typedef struct {
   int64_t begun_ns, last_ns;
   zr_exec_stats_t last_stats;
   double last_loss, last_eval_loss;
+  zr_loop_bound_t bound;
 } zr_loop_t;
 
 /* loop_fetch.c: the data source and what signals ask, for the executor. */
@@ -60,6 +77,16 @@ void zr_loop_say_tiers(const zr_loop_t *loop);
 json_t *zr_loop_tiers_json(const zr_loop_t *loop);
 /* Bytes written to the disks of all ranks so far; collective, streams drained. */
 zr_status_t zr_loop_disk_written(const zr_loop_t *loop, int64_t *out_bytes) ZR_MUST_CHECK;
+
+/* loop_bound.c */
+zr_status_t zr_loop_bound_open(zr_loop_t *loop) ZR_MUST_CHECK; /* the plan is there */
+void zr_loop_bound_close(zr_loop_t *loop);
+zr_status_t zr_loop_start_step(zr_loop_t *loop) ZR_MUST_CHECK; /* and counts next_iteration */
+/* Before the step's line; last_stats are those of the line before. */
+zr_status_t zr_loop_bound_step(zr_loop_t *loop, const zr_step_record_t *record, double step_s,
+                               const zr_exec_stats_t *stats) ZR_MUST_CHECK;
+bool zr_loop_bound_is_alone(const zr_loop_t *loop, const zr_step_record_t *record);
+json_t *zr_loop_bound_end(zr_loop_t *loop); /* says it, too */
 
 /* loop_log.c */
 zr_status_t zr_loop_log_start(zr_loop_t *loop) ZR_MUST_CHECK;
