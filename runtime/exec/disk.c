@@ -61,6 +61,30 @@ zr_status_t zr_exec_disk_fill(zr_exec_t *exec, int value) {
   return ZR_OK;
 }
 
+/* Where nothing was written yet. */
+static zr_status_t write_zeros(zr_exec_t *exec, int64_t begin, int64_t end) {
+  for (int64_t at = begin, to; at < end; at = to) {
+    to = at + GRAIN_BYTES;
+    if (was_written(exec, at)) continue;
+    while (to < end && to - at < BOUNCE_BYTES && !was_written(exec, to)) to += GRAIN_BYTES;
+    memset(exec->disk.bounce, 0, (size_t)(to - at));
+    ZR_TRY(write_bounce(exec, at, to - at));
+  }
+  return ZR_OK;
+}
+
+zr_status_t zr_exec_disk_complete(zr_exec_t *exec) {
+  const zr_program_t *program = exec->options.program;
+  if (!exec->disk.bounce) return ZR_OK;
+  for (int32_t i = 0; i < program->n_persistent; i++) {
+    const zr_buffer_t *b = &program->plan[0]->buffer[i];
+    if (b->tier != ZR_TIER_DISK) continue;
+    const int64_t begin = b->offset / GRAIN_BYTES * GRAIN_BYTES;
+    ZR_TRY(write_zeros(exec, begin, round_up(b->offset + b->bytes)));
+  }
+  return ZR_OK;
+}
+
 /* A grain of which only a part will be changed: as it is on disk; zeros if it was never written. */
 static zr_status_t read_edge(zr_exec_t *exec, int64_t offset, char *out_grain) {
   const zr_exec_options_t *o = &exec->options;
@@ -106,6 +130,7 @@ zr_status_t zr_exec_disk_get(zr_exec_t *exec, int64_t offset, void *destination,
   const zr_exec_options_t *o = &exec->options;
   for (char *to = destination; bytes > 0;) {
     const piece_t p = piece_at(offset, bytes);
+    ZR_TRY(write_zeros(exec, p.begin, p.begin + p.grain_bytes));
     ZR_TRY(o->disk_ops->read(o->disk, p.begin, exec->disk.bounce, p.grain_bytes));
     memcpy(to, exec->disk.bounce + p.head, (size_t)p.bytes);
     to += p.bytes;

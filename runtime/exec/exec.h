@@ -57,8 +57,8 @@ typedef struct {
   uint64_t delay_seed;  /* != 0: every operation is preceded by a pseudo-random delay ... */
   int64_t delay_max_ns; /* ... of at most this */
   int64_t watchdog_ns;  /* an operation that takes longer fails the run, by name; 0: never */
-  int poison; /* 0..255: arenas start filled with this byte; -1: zeroed as the backend gives them; a
-                 disk's as it is */
+  int poison; /* 0..255: arenas start filled with this byte; -1: zeroed as the backend gives them,
+                 of a disk what persists, when the first execution starts */
   const int64_t *duration_ns[ZR_PROGRAM_MAX_PLANS]; /* null backend: per operation; NULL: 0 */
   /* zr_hal_null_times, so that the trace has virtual times; NULL: operations are timed as they run
    */

@@ -154,6 +154,27 @@ static void test_odd_parts_of_a_disk(void **state) {
   mini_close(&mini);
 }
 
+/* What nobody uploaded is zero, for the loop and for operations, and what was uploaded stays. */
+static void test_fresh_states_on_disk_are_zero(void **state) {
+  (void)state;
+  mini_t mini;
+  static char zeros[TIERS_STATE_BYTES], ones[6000];
+  memset(ones, 1, sizeof ones);
+  tiers_open(&mini, NULL);
+  assert_ok(zr_exec_create(&mini.alloc, &mini.options, &mini.exec));
+  assert_ok(zr_exec_upload(mini.exec, mini.state[0], 20480 + 100, ones, sizeof ones));
+  check_part(&mini, mini.state[3], zeros, 10, 9000);
+  assert_ok(zr_exec_start(mini.exec, MINI_EVAL, 1));
+  assert_ok(zr_exec_wait(mini.exec));
+  check_part(&mini, mini.state[1], zeros, 0, TIERS_STATE_BYTES);
+  memcpy(zeros + 20480 + 100, ones, sizeof ones);
+  check_part(&mini, mini.state[0], zeros, 0, TIERS_STATE_BYTES);
+  memset(zeros, 0, sizeof zeros);
+  check_bytes(&mini, 0, 1);
+  check_probe(&mini);
+  mini_close(&mini);
+}
+
 /* What operations have written is there when its edges are changed. */
 static void test_parts_after_a_step(void **state) {
   (void)state;
@@ -279,6 +300,7 @@ int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(test_modes_agree),
       cmocka_unit_test(test_odd_parts_of_a_disk),
+      cmocka_unit_test(test_fresh_states_on_disk_are_zero),
       cmocka_unit_test(test_parts_after_a_step),
       cmocka_unit_test(test_a_large_buffer_on_disk),
       cmocka_unit_test(test_poison_reaches_every_tier),

@@ -137,6 +137,20 @@ static void test_a_disk_that_fails_while_it_is_filled(void **state) {
   mini_close(&mini);
 }
 
+/* Nothing was uploaded: the first start writes zeros, and says what went wrong. */
+static void test_first_contents_fail(void **state) {
+  (void)state;
+  mini_t mini;
+  const memdisk_options_t disk = {.fail_write_at = 1};
+  tiers_open(&mini, &disk);
+  assert_ok(zr_exec_create(&mini.alloc, &mini.options, &mini.exec));
+  for (int i = 0; i < 2; i++) {
+    assert_int_equal(zr_exec_start(mini.exec, MINI_EVAL, 1), ZR_ERR_IO);
+    assert_detail("rank 0: first contents of the disk: memdisk: write of ");
+  }
+  mini_close(&mini);
+}
+
 static zr_status_t no_host_memory(int64_t bytes, bool pin, zr_host_memory_t *out_memory) {
   (void)pin;
   (void)out_memory;
@@ -169,6 +183,7 @@ int main(void) {
       cmocka_unit_test(test_moving_bytes_of_a_hung_read),
       cmocka_unit_test(test_no_disk_for_a_plan_that_needs_one),
       cmocka_unit_test(test_a_disk_that_fails_while_it_is_filled),
+      cmocka_unit_test(test_first_contents_fail),
       cmocka_unit_test(test_host_memory_is_refused),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
