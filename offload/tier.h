@@ -3,9 +3,9 @@
  * A disk is one flat array of bytes of this rank, [0, bytes), whatever files, paths and stripes it
  * consists of. Transfers are blocking calls: one thread reads and one other thread writes at a
  * time (the executor's read and write streams). Inside, a transfer is cut into requests of
- * `block_bytes`, at most `queue_depth` of them in flight. A transfer returns when every byte has
- * been moved, or with one error that names file, offset and cause; short transfers go on where they
- * stopped, interrupted ones again. Bytes are counted when they have been moved. */
+ * `block_bytes`, at most `queue_depth` of them for each path in flight. A transfer returns when
+ * every byte has been moved, or with one error that names file, offset and cause; short transfers
+ * go on where they stopped, interrupted ones again. Bytes are counted when they have been moved. */
 #ifndef ZR_OFFLOAD_TIER_H
 #define ZR_OFFLOAD_TIER_H
 
@@ -39,7 +39,9 @@ typedef struct {
   zr_status_t (*write)(zr_disk_t *disk, int64_t offset, const void *memory,
                        int64_t bytes) ZR_MUST_CHECK;
   void (*stats)(const zr_disk_t *disk, zr_disk_stats_t *out_stats); /* any thread, any time */
-  /* Any thread: transfers that wait, or come later, fail with `status`. Idempotent. */
+  /* Any thread: transfers that wait, or come later, fail with `status`. The first one counts. A
+   * transfer returns when what it has in flight is done: after 5 s it says that this never ended,
+   * and returns all the same; that memory may still change. */
   void (*cancel)(zr_disk_t *disk, zr_status_t status, const char *detail);
   /* What the disk turned out to be, one line: "io_uring, O_DIRECT, 2 files in /a, /b, 16 x 1 MiB".
    */
@@ -47,10 +49,9 @@ typedef struct {
 } zr_disk_ops_t;
 
 typedef enum {
-  ZR_DISK_AUTO =
-      0,         /* io_uring with O_DIRECT; what is refused is replaced, and `describe` says so */
-  ZR_DISK_URING, /* refused: an error */
-  ZR_DISK_POSIX  /* pread and pwrite on threads */
+  ZR_DISK_AUTO = 0, /* io_uring with O_DIRECT, threads where one is refused: `describe` says so */
+  ZR_DISK_URING,    /* io_uring; where it is refused: ZR_ERR_UNSUPPORTED */
+  ZR_DISK_POSIX     /* pread and pwrite on threads */
 } zr_disk_kind_t;
 
 typedef struct {
@@ -58,7 +59,7 @@ typedef struct {
   const char *const *path; /* [n_paths] directories: striped by block */
   int n_paths;
   int64_t bytes;       /* > 0, a multiple of ZR_DISK_ALIGN_BYTES */
-  int64_t node_bytes;  /* of all ranks of this node: what must be free, shared by the paths */
+  int64_t node_bytes;  /* of all ranks of this node; they may open in any order */
   int64_t block_bytes; /* 0: 1 MiB; a multiple of ZR_DISK_ALIGN_BYTES */
   int queue_depth;     /* 0: 16 */
   bool checksums;      /* XXH3 of every 4 KiB written, compared when read */
@@ -67,7 +68,9 @@ typedef struct {
 
 /* One preallocated file per path in a directory of this job (0700, file 0600), locked and unlinked
  * at once: nothing is left behind whatever happens. ZR_ERR_CONFIG: a path that is missing or cannot
- * be written; ZR_ERR_NO_SPACE: how much is missing where. */
+ * be written; ZR_ERR_NO_SPACE: how much is missing where. Blocks are allocated, so that when all
+ * ranks have opened their disks there is room for all; where a file system can not allocate, it
+ * must have node_bytes free. */
 zr_status_t zr_disk_open(zr_alloc_t *alloc, const zr_disk_options_t *options,
                          const zr_disk_ops_t **out_ops, zr_disk_t **out_disk) ZR_MUST_CHECK;
 /* Moves nothing and counts. */
