@@ -162,6 +162,7 @@ static zr_status_t run_watched(zr_alloc_t *alloc, zr_config_file_t *config, watc
                                  .hal = machine.hal,
                                  .kern_ops = machine.kern_ops,
                                  .kern = machine.kern,
+                                 .open_disk = zr_disk_open,
                                  .host_map = zr_host_map,
                                  .host_unmap = zr_host_unmap,
                                  .n_threads = n_cores,

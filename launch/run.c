@@ -82,6 +82,7 @@ static zr_status_t run(launch_t *launch) {
       .hal = launch->hal,
       .kern_ops = launch->kern_ops,
       .kern = launch->kern,
+      .open_disk = zr_disk_open,
       .host_map = zr_host_map,
       .host_unmap = zr_host_unmap,
       .n_threads = threads == ZR_OPTION_AUTO_INT ? launch->n_cores : (int)threads,

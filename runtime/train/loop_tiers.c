@@ -13,19 +13,25 @@ int32_t zr_loop_control(const zr_loop_t *loop) {
   return zero->control_away >= 0 ? zero->control_away : zero->control;
 }
 
-/* Two budgets that are auto are the same memory: both arenas must fit it together. */
+static bool is_auto(const zr_option_bytes_t *budget) {
+  return budget->bytes < 0 && budget->share <= 0;
+}
+
+/* A budget that is auto is what the node has, and the host's memory is the device's too: both
+ * arenas must fit it together. */
 zr_status_t zr_loop_check_memory(const zr_loop_t *loop) {
-  const zr_option_bytes_t *device = &loop->v->memory_device, *host = &loop->v->memory_host;
-  if (device->bytes >= 0 || device->share > 0 || host->bytes >= 0 || host->share > 0) return ZR_OK;
-  int64_t budget = loop->zero->options.place.budget_bytes[ZR_TIER_DEVICE];
+  const int64_t *budget = loop->zero->options.place.budget_bytes;
   const int64_t *arena = step_plan(loop)->arena_bytes;
-  int64_t missing = arena[ZR_TIER_DEVICE] + arena[ZR_TIER_HOST] - budget;
-  if (budget == 0 || missing <= 0) return ZR_OK;
-  return zr_fail(ZR_ERR_OUT_OF_MEMORY,
-                 "device %lld and host %lld bytes are %lld more than this node's memory has for a "
-                 "rank (%lld); put more on disk, or shard more",
-                 (long long)arena[ZR_TIER_DEVICE], (long long)arena[ZR_TIER_HOST],
-                 (long long)missing, (long long)budget);
+  zr_tier_t tier = is_auto(&loop->v->memory_device) ? ZR_TIER_DEVICE : ZR_TIER_HOST;
+  if (tier == ZR_TIER_HOST && !is_auto(&loop->v->memory_host)) return ZR_OK;
+  int64_t missing = arena[ZR_TIER_DEVICE] + arena[ZR_TIER_HOST] - budget[tier];
+  if (missing <= 0) return ZR_OK;
+  return zr_fail(
+      ZR_ERR_OUT_OF_MEMORY,
+      "device %lld and host %lld bytes are %lld more than this node has for a rank "
+      "(%lld): give the device a budget (memory.device), put more on disk, or shard more",
+      (long long)arena[ZR_TIER_DEVICE], (long long)arena[ZR_TIER_HOST], (long long)missing,
+      (long long)budget[tier]);
 }
 
 /* --- the disk -------------------------------------------------------------------------------- */

@@ -5,6 +5,8 @@
 #include <string.h>
 #include <sys/statvfs.h>
 
+#include "runtime/train/files.h"
+
 /* A number from a file of one line; -1 where there is none ("max" too). */
 static int64_t read_number(const char *path) {
   char text[64] = "";
@@ -53,37 +55,42 @@ static int64_t at_least_none(int64_t bytes) {
   return bytes > 0 ? bytes : 0;
 }
 
-/* Of the directories together; one drive named twice counts once. */
+/* Of the file system where `path` is, or will be made. */
+static bool look_at(const char *path, struct statvfs *out_about) {
+  char text[ZR_PATH_BYTES];
+  (void)snprintf(text, sizeof text, "%s", path);
+  for (char *slash; statvfs(text, out_about) != 0; *slash = 0) {
+    slash = strrchr(text, '/');
+    if (slash == NULL) return statvfs(".", out_about) == 0;
+    if (slash == text) return statvfs("/", out_about) == 0;
+  }
+  return true;
+}
+
+/* Of the directories together; those of one drive after each other count once. */
 static int64_t disk_free(const zr_option_list_t *paths) {
   int64_t sum = 0;
   unsigned long last = 0;
   for (size_t i = 0; i < paths->n_items; ++i) {
     struct statvfs about;
-    if (statvfs(paths->items[i], &about) != 0) continue;
-    if (i > 0 && about.f_fsid == last) continue;
+    if (!look_at(paths->items[i], &about) || (i > 0 && about.f_fsid == last)) continue;
     last = about.f_fsid;
     sum += (int64_t)about.f_bavail * (int64_t)about.f_frsize;
   }
   return sum;
 }
 
-static int64_t device_budget(const zr_config_t *v, int n_local, int64_t total, int64_t available) {
-  const zr_option_bytes_t *asked = &v->memory_device;
-  if (asked->bytes >= 0) return asked->bytes;
-  if (asked->share > 0) return (int64_t)((double)total * asked->share) / n_local;
-  return available / n_local;
+/* 0 would be no limit. */
+static int64_t at_least_one(int64_t bytes) {
+  return bytes > 0 ? bytes : 1;
 }
 
-/* The host's memory is the device's too, on a CPU: a device that was given its size takes it from
- * there. */
-static int64_t host_budget(const zr_config_t *v, int n_local, int64_t total, int64_t available) {
-  const zr_option_bytes_t *asked = &v->memory_host;
-  if (asked->bytes >= 0) return asked->bytes / n_local;
-  if (asked->share > 0) return (int64_t)((double)total * asked->share) / n_local;
-  int64_t device = v->memory_device.bytes >= 0 || v->memory_device.share > 0
-                       ? device_budget(v, n_local, total, available)
-                       : 0;
-  return at_least_none(available / n_local - device);
+/* Of memory that each of n_local ranks has `each` bytes of, if it is given as a size. */
+static int64_t memory_budget(const zr_option_bytes_t *asked, int64_t each, int n_local,
+                             int64_t total, int64_t available) {
+  if (asked->bytes >= 0) return at_least_one(each);
+  if (asked->share > 0) return at_least_one((int64_t)((double)total * asked->share) / n_local);
+  return at_least_one(available / n_local);
 }
 
 void zr_setup_budgets(const zr_config_t *values, int n_local_ranks, int64_t out_bytes[ZR_N_TIERS]) {
@@ -91,13 +98,15 @@ void zr_setup_budgets(const zr_config_t *values, int n_local_ranks, int64_t out_
   node_memory(&total, &free_bytes);
   int64_t available = at_least_none(free_bytes - headroom_of(values, free_bytes));
   const zr_option_bytes_t *disk = &values->memory_disk;
-  out_bytes[ZR_TIER_DEVICE] = device_budget(values, n_local_ranks, total, available);
-  out_bytes[ZR_TIER_HOST] = host_budget(values, n_local_ranks, total, available);
+  const zr_option_bytes_t *device = &values->memory_device, *host = &values->memory_host;
+  out_bytes[ZR_TIER_DEVICE] = memory_budget(device, device->bytes, n_local_ranks, total, available);
+  out_bytes[ZR_TIER_HOST] =
+      memory_budget(host, host->bytes / n_local_ranks, n_local_ranks, total, available);
   out_bytes[ZR_TIER_DISK] = 0;
-  if (disk->bytes >= 0) out_bytes[ZR_TIER_DISK] = disk->bytes / n_local_ranks;
-  if (disk->share > 0) {
+  if (disk->bytes >= 0) out_bytes[ZR_TIER_DISK] = at_least_one(disk->bytes / n_local_ranks);
+  if (disk->share > 0 && values->disk_path.n_items > 0) {
     double share = (double)disk_free(&values->disk_path) * disk->share;
-    out_bytes[ZR_TIER_DISK] = (int64_t)share / n_local_ranks;
+    out_bytes[ZR_TIER_DISK] = at_least_one((int64_t)share / n_local_ranks);
   }
 }
 
