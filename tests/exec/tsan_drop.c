@@ -1,14 +1,16 @@
-/* Runs the small program with one of its waits taken out: ThreadSanitizer must report a race, since
+/* Runs a small program with one of its waits taken out: ThreadSanitizer must report a race, since
  * the executor declares every operation's operands to it. Only built with -fsanitize=thread.
  *
- *   tsan_drop count    prints how many waits the step has
- *   tsan_drop none     runs it as it is
- *   tsan_drop K        without the K-th wait (from 0) */
+ *   tsan_drop PROGRAM count    prints how many waits the step has
+ *   tsan_drop PROGRAM none     runs it as it is
+ *   tsan_drop PROGRAM K        without the K-th wait (from 0)
+ *
+ * PROGRAM: mini or tiers. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "mini.h"
+#include "mini_tiers.h"
 
 /* Taken out: operation `op` of execution 1 + back no longer waits for `awaited` of execution 1. */
 typedef struct {
@@ -37,7 +39,8 @@ static dropped_t drop_wait(zr_plan_t *plan, int k) {
 }
 
 static void delay_op(mini_t *mini, int32_t op, int execution, int64_t delay_ns) {
-  const int64_t n_calls_before = 1 + 1 + mini->n_units; /* an arena, uploads */
+  /* The device's: arenas, their poison, and uploads but those to a disk. */
+  const int64_t n_calls_before = mini->disk ? 2 + 2 + 2 : 1 + 1 + mini->n_units;
   const int64_t n_ops = (int64_t)mini->program->plan[MINI_STEP]->n_ops;
   const zr_fault_t fault = {.kind = ZR_FAULT_DELAY,
                             .at = n_calls_before + execution * n_ops + op + 1,
@@ -57,15 +60,24 @@ static void drop(mini_t *mini, int k) {
   delay_op(mini, dropped.awaited, 0, 100000000);
 }
 
-static void run(const char *which) {
+static void run(bool tiers, const char *which) {
   mini_t mini;
-  mini_open(&mini, &mini_shape);
+  if (tiers) {
+    tiers_open(&mini, NULL);
+  } else {
+    mini_open(&mini, &mini_shape);
+  }
   zr_plan_t *plan = mini.program->plan[MINI_STEP];
   if (!strcmp(which, "count")) {
     printf("%d\n", plan->n_waits);
   } else {
     if (strcmp(which, "none") != 0) drop(&mini, atoi(which));
-    mini_start(&mini);
+    if (tiers) {
+      mini.options.poison = 0; /* all of the disk is written, so that no read comes too early */
+      tiers_start(&mini, NULL);
+    } else {
+      mini_start(&mini);
+    }
     for (int64_t i = 1; i <= 3; i++) assert_ok(zr_exec_start(mini.exec, MINI_STEP, i));
     assert_ok(zr_exec_wait(mini.exec));
   }
@@ -73,6 +85,10 @@ static void run(const char *which) {
 }
 
 int main(int argc, char **argv) {
-  run(argc > 1 ? argv[1] : "none");
+  if (argc < 3) {
+    fprintf(stderr, "usage: tsan_drop mini|tiers count|none|K\n");
+    return 2;
+  }
+  run(!strcmp(argv[1], "tiers"), argv[2]);
   return 0;
 }
