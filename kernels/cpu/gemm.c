@@ -9,8 +9,9 @@
 enum { PRODUCT_BYTES = 512 * 1024, PANEL = ZR_CPU_ATTENTION_TILE, K_BLOCK = 128 };
 /* Where nothing multiplies 16-bit elements, blocks of A and B of so many inner indices are
  * converted to fp32 in scratch, and their products added up in increasing order: the same blocks
- * for any pool. */
-enum { WIDE_K = 256 };
+ * for any pool. So are fp32 operands whose inner indices lie pages apart, which all fall into the
+ * same few lines of the cache, where the library reads them in place. */
+enum { WIDE_K = 256, PAGE_ELEMS = 1024 };
 _Static_assert(PANEL *K_BLOCK * sizeof(float) <= PRODUCT_BYTES, "a panel fits");
 
 /* Pieces are this large, or smaller until there are MIN_PIECES: enough for a few threads. */
@@ -24,6 +25,7 @@ struct zr_cpu_gemm_t {
   zr_cpu_gemm_cut_t cut;
   int accumulate;
   int staged; /* pieces are made in scratch, with rows cut.cols apart, then added or rounded */
+  int packs_a, packs_b; /* in blocks; neither: the piece is one product */
   int n_workers;
   /* [last row of pieces][last column of pieces]; NULL: blocks, or row kernels */
   zr_cpu_product_prim_t *prim[2][2];
@@ -71,12 +73,22 @@ static int is_staged(const zr_cpu_gemm_shape_t *shape, int accumulate) {
   return accumulate || shape->c != ZR_CPU_F32;
 }
 
+static int collides(int64_t k_stride) {
+  return k_stride != 0 && k_stride % PAGE_ELEMS == 0;
+}
+static int may_pack_a(const zr_cpu_gemm_shape_t *shape) {
+  return shape->ab != ZR_CPU_F32 || collides(shape->a_col);
+}
+static int may_pack_b(const zr_cpu_gemm_shape_t *shape) {
+  return shape->ab != ZR_CPU_F32 || collides(shape->b_row);
+}
+
 /* Scratch of a worker: of the product | blocks of A, of B in fp32 | piece */
 static int64_t a_block_bytes(const zr_cpu_gemm_shape_t *shape, const zr_cpu_gemm_cut_t *cut) {
-  return shape->ab == ZR_CPU_F32 ? 0 : cut->rows * WIDE_K * (int64_t)sizeof(float);
+  return may_pack_a(shape) ? cut->rows * WIDE_K * (int64_t)sizeof(float) : 0;
 }
 static int64_t b_block_bytes(const zr_cpu_gemm_shape_t *shape, const zr_cpu_gemm_cut_t *cut) {
-  return shape->ab == ZR_CPU_F32 ? 0 : cut->cols * WIDE_K * (int64_t)sizeof(float);
+  return may_pack_b(shape) ? cut->cols * WIDE_K * (int64_t)sizeof(float) : 0;
 }
 static int64_t product_bytes(const zr_cpu_gemm_shape_t *shape, const zr_cpu_gemm_cut_t *cut) {
   return PRODUCT_BYTES + a_block_bytes(shape, cut) + b_block_bytes(shape, cut);
@@ -103,17 +115,30 @@ static int64_t piece_ldc(const zr_cpu_gemm_t *g) {
   return g->staged ? g->cut.cols : g->shape.ldc;
 }
 
-/* The fp32 product of one inner block of a piece; blocks lie as A and B do, without gaps. */
+/* The fp32 product of one inner block of a piece; packed blocks lie as A and B do, without gaps. */
 static zr_cpu_gemm_shape_t block_shape(const zr_cpu_gemm_t *g, int64_t m, int64_t n, int64_t k) {
-  int a_rows = g->shape.a_col == 1, b_rows = g->shape.b_col == 1;
-  return (zr_cpu_gemm_shape_t){.m = m,
-                               .n = n,
-                               .k = k,
-                               .a_row = a_rows ? k : 1,
-                               .a_col = a_rows ? 1 : m,
-                               .b_row = b_rows ? n : 1,
-                               .b_col = b_rows ? 1 : k,
-                               .ldc = piece_ldc(g)};
+  zr_cpu_gemm_shape_t block = g->shape;
+  block.m = m;
+  block.n = n;
+  block.k = k;
+  block.ldc = piece_ldc(g);
+  block.ab = block.c = ZR_CPU_F32;
+  if (g->packs_a) {
+    block.a_row = g->shape.a_col == 1 ? k : 1;
+    block.a_col = g->shape.a_col == 1 ? 1 : m;
+  }
+  if (g->packs_b) {
+    block.b_row = g->shape.b_col == 1 ? n : 1;
+    block.b_col = g->shape.b_col == 1 ? 1 : k;
+  }
+  return block;
+}
+
+static int is_blocked(const zr_cpu_gemm_t *g) {
+  return g->packs_a || g->packs_b;
+}
+static int is_packed_fp32(const zr_cpu_gemm_t *g) {
+  return is_blocked(g) && g->shape.ab == ZR_CPU_F32;
 }
 
 static zr_status_t make_piece(zr_cpu_gemm_t *g, int i, int j) {
@@ -121,9 +146,11 @@ static zr_status_t make_piece(zr_cpu_gemm_t *g, int i, int j) {
   piece.m = piece_rows(g, i);
   piece.n = piece_cols(g, j);
   piece.ldc = piece_ldc(g);
-  ZR_TRY(zr_cpu_library_prepare(g->library, &piece, 0, product_bytes(&g->shape, &g->cut),
-                                g->n_workers, &g->prim[i][j]));
-  if (g->prim[i][j] != NULL || g->shape.ab == ZR_CPU_F32) return ZR_OK;
+  if (!is_packed_fp32(g)) {
+    ZR_TRY(zr_cpu_library_prepare(g->library, &piece, 0, product_bytes(&g->shape, &g->cut),
+                                  g->n_workers, &g->prim[i][j]));
+  }
+  if (g->prim[i][j] != NULL || !is_blocked(g)) return ZR_OK;
   int64_t n_blocks = ceil_div(g->shape.k, WIDE_K);
   for (int end = n_blocks == 1; end < 2; end++) {
     int64_t k = end ? last(g->shape.k, WIDE_K, n_blocks) : WIDE_K;
@@ -154,6 +181,9 @@ zr_status_t zr_cpu_gemm_create(zr_alloc_t *alloc, zr_cpu_library_t *library,
   g->accumulate = accumulate;
   g->staged = is_staged(shape, accumulate);
   g->n_workers = n_workers;
+  int packs = shape->ab != ZR_CPU_F32 || zr_cpu_library_reads_in_place(library);
+  g->packs_a = packs && may_pack_a(shape);
+  g->packs_b = packs && may_pack_b(shape);
   zr_status_t status = make_prims(g);
   if (status != ZR_OK) {
     zr_cpu_gemm_destroy(g);
@@ -253,14 +283,16 @@ static zr_status_t wide_block(const piece_t *p, int64_t at, int64_t k, float *a,
   zr_cpu_gemm_shape_t block = block_shape(g, p->m, p->n, k);
   const char *from_a = p->a + at * s->a_col * ab->elem_bytes;
   const char *from_b = p->b + at * s->b_row * ab->elem_bytes;
-  if (s->a_col == 1) widen_block(ab, p->m, k, s->a_row, from_a, a);
-  if (s->a_col != 1) widen_block(ab, k, p->m, s->a_col, from_a, a);
-  if (s->b_col == 1) widen_block(ab, k, p->n, s->b_row, from_b, b);
-  if (s->b_col != 1) widen_block(ab, p->n, k, s->b_col, from_b, b);
+  if (g->packs_a && s->a_col == 1) widen_block(ab, p->m, k, s->a_row, from_a, a);
+  if (g->packs_a && s->a_col != 1) widen_block(ab, k, p->m, s->a_col, from_a, a);
+  if (g->packs_b && s->b_col == 1) widen_block(ab, k, p->n, s->b_row, from_b, b);
+  if (g->packs_b && s->b_col != 1) widen_block(ab, p->n, k, s->b_col, from_b, b);
+  const void *block_a = g->packs_a ? (const void *)a : from_a;
+  const void *block_b = g->packs_b ? (const void *)b : from_b;
   const zr_cpu_product_prim_t *prim = g->block_prim[p->edge_m][p->edge_n][at + k == s->k];
   if (prim != NULL)
-    return zr_cpu_library_run(g->library, prim, p->worker, a, b, p->sums, p->scratch);
-  plain_piece((*g->rows)[ZR_CPU_F32], &block, a, b, p->sums, (void *)p->scratch, 1);
+    return zr_cpu_library_run(g->library, prim, p->worker, block_a, block_b, p->sums, p->scratch);
+  plain_piece((*g->rows)[ZR_CPU_F32], &block, block_a, block_b, p->sums, (void *)p->scratch, 1);
   return ZR_OK;
 }
 
@@ -274,8 +306,8 @@ static zr_status_t multiply(const piece_t *p) {
   const zr_cpu_product_prim_t *prim = g->prim[p->edge_m][p->edge_n];
   if (prim != NULL)
     return zr_cpu_library_run(g->library, prim, p->worker, p->a, p->b, p->sums, p->scratch);
-  if (g->shape.k == 0 || g->shape.ab != ZR_CPU_F32) clear_sums(p);
-  if (g->shape.ab == ZR_CPU_F32) {
+  if (g->shape.k == 0 || is_blocked(g)) clear_sums(p);
+  if (!is_blocked(g)) {
     zr_cpu_gemm_shape_t whole = g->shape;
     whole.m = p->m;
     whole.n = p->n;

@@ -148,6 +148,11 @@ static int64_t scratchpad_bytes(dnnl_primitive_desc_t pd) {
   return (int64_t)dnnl_memory_desc_get_size(pad);
 }
 
+int zr_cpu_library_reads_in_place(const zr_cpu_library_t *library) {
+  unsigned effective = dnnl_get_effective_cpu_isa(), wanted = dnnl_cpu_isa_avx512_core;
+  return library != NULL && (effective & wanted) != wanted;
+}
+
 zr_status_t zr_cpu_library_prepare(zr_cpu_library_t *library, const zr_cpu_gemm_shape_t *shape,
                                    int add, int64_t max_scratch_bytes, int n_workers,
                                    zr_cpu_product_prim_t **out_prim) {

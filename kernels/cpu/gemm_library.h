@@ -30,6 +30,9 @@ zr_status_t zr_cpu_library_open(zr_alloc_t *alloc, zr_cpu_isa_t isa,
                                 zr_cpu_library_t **out_library) ZR_MUST_CHECK;
 void zr_cpu_library_close(zr_cpu_library_t *library); /* NULL is fine */
 
+/* Whether fp32 products on one thread read A and B where they lie, without packing them. */
+int zr_cpu_library_reads_in_place(const zr_cpu_library_t *library); /* NULL: 0 */
+
 /* C is fp32 whatever shape->c says. add: C += A B, one rounding for each addition. *out_prim is
  * NULL where the library would need more than max_scratch_bytes, or where the processor does not
  * multiply the type of A and B itself. */

@@ -15,6 +15,11 @@ void zr_cpu_library_close(zr_cpu_library_t *library) {
   (void)library;
 }
 
+int zr_cpu_library_reads_in_place(const zr_cpu_library_t *library) {
+  (void)library;
+  return 0;
+}
+
 zr_status_t zr_cpu_library_prepare(zr_cpu_library_t *library, const zr_cpu_gemm_shape_t *shape,
                                    int add, int64_t max_scratch_bytes, int n_workers,
                                    zr_cpu_product_prim_t **out_prim) {
