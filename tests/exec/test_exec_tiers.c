@@ -5,9 +5,12 @@
 #include <sys/mman.h>
 
 #include "mini_tiers.h"
+#include "tests/support/temp_dir.h"
 
 typedef struct {
   bool serial, run_ahead, cpu_kernels, map_host;
+  bool real_disk; /* and the real mapping of host memory */
+  int disk_kind;  /* zr_disk_kind_t */
   uint64_t delay_seed, disk_seed;
   int n_threads, poison;
 } run_mode_t;
@@ -73,13 +76,33 @@ static void set_mode(mini_t *mini, const run_mode_t *mode) {
   mini->options.poison = mode->poison;
 }
 
+/* Files, with checksums: what was never written must not be read. */
+static void use_real_disk(mini_t *mini, int kind) {
+  const char *path = temp_dir;
+  const zr_disk_options_t options = {.kind = kind,
+                                     .path = &path,
+                                     .n_paths = 1,
+                                     .bytes = tiers_disk_bytes(mini),
+                                     .node_bytes = tiers_disk_bytes(mini),
+                                     .block_bytes = 8192,
+                                     .queue_depth = 4,
+                                     .checksums = true};
+  mini->disk_ops->close(mini->disk);
+  assert_ok(zr_disk_open(&mini->alloc, &options, &mini->disk_ops, &mini->disk));
+  mini->options.disk_ops = mini->disk_ops;
+  mini->options.disk = mini->disk;
+  mini->options.host_map = zr_host_map;
+  mini->options.host_unmap = zr_host_unmap;
+}
+
 static result_t run_mode(const run_mode_t *mode) {
   mini_t mini;
   result_t result = {0};
   const memdisk_options_t slow = {.delay_seed = mode->disk_seed, .delay_max_ns = 400000};
   tiers_open(&mini, NULL);
   set_mode(&mini, mode);
-  tiers_start(&mini, &slow);
+  if (mode->real_disk) use_real_disk(&mini, mode->disk_kind);
+  tiers_start(&mini, mode->real_disk ? NULL : &slow);
   assert_true(zr_exec_host_memory(mini.exec)->is_pinned == mode->map_host);
   const int64_t calls = mini.alloc.n_calls;
   for (int64_t i = 1; i <= 6; i++) {
@@ -113,6 +136,8 @@ static void test_modes_agree(void **state) {
       {.poison = -1, .delay_seed = 2, .disk_seed = 2, .run_ahead = true, .n_threads = 2},
       {.poison = 255, .cpu_kernels = true, .n_threads = 2, .run_ahead = true, .disk_seed = 3},
       {.serial = true, .poison = 255, .map_host = true, .disk_seed = 4},
+      {.poison = -1, .real_disk = true, .disk_kind = ZR_DISK_POSIX, .run_ahead = true},
+      {.poison = 255, .real_disk = true, .disk_kind = ZR_DISK_AUTO, .run_ahead = true},
   };
   for (size_t m = 0; m < sizeof modes / sizeof *modes; m++) {
     result_t other = run_mode(&modes[m]);
@@ -308,5 +333,5 @@ int main(void) {
       cmocka_unit_test(test_exposed_time_is_the_slow_disks),
       cmocka_unit_test(test_the_null_device_counts_the_same_bytes),
   };
-  return cmocka_run_group_tests(tests, NULL, NULL);
+  return cmocka_run_group_tests(tests, make_temp_dir, remove_temp_dir);
 }

@@ -76,6 +76,25 @@ static void test_hung_transfer_is_named_and_cancelled(void **state) {
   }
 }
 
+/* The same through the wrapper that makes any disk hang or fail. Calls 1 to 4 are the uploads. */
+static void test_faulty_disk(void **state) {
+  (void)state;
+  static const zr_fault_kind_t kinds[] = {ZR_FAULT_HANG, ZR_FAULT_ERROR};
+  for (int k = 0; k < 2; k++) {
+    mini_t mini;
+    const zr_fault_t fault = {.kind = kinds[k], .at = 4 + 3};
+    tiers_open(&mini, NULL);
+    assert_ok(zr_disk_fault_open(&mini.alloc, &fault, mini.disk_ops, mini.disk, &mini.disk_ops,
+                                 &mini.disk));
+    mini.options.disk_ops = mini.disk_ops;
+    mini.options.disk = mini.disk;
+    mini.options.watchdog_ns = 300000000;
+    mini.options.serial = true; /* reads 0, then its activation's write, then this one */
+    check_failure(&mini, NULL, k ? ZR_ERR_IO : ZR_ERR_TIMEOUT,
+                  PARTS("rank 0: layers.1/disk_read on read: ", k ? "as asked" : "not done after"));
+  }
+}
+
 /* No watchdog: what fails elsewhere ends the hung read. */
 static void test_failure_elsewhere_cancels_the_disk(void **state) {
   (void)state;
@@ -179,6 +198,7 @@ int main(void) {
       cmocka_unit_test(test_disk_write_fails),
       cmocka_unit_test(test_host_update_fails),
       cmocka_unit_test(test_hung_transfer_is_named_and_cancelled),
+      cmocka_unit_test(test_faulty_disk),
       cmocka_unit_test(test_failure_elsewhere_cancels_the_disk),
       cmocka_unit_test(test_moving_bytes_of_a_hung_read),
       cmocka_unit_test(test_no_disk_for_a_plan_that_needs_one),
