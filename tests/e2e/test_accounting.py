@@ -12,7 +12,7 @@ STEPS = 6
 # What ranks tell each other outside of plans: bytes that each rank sends to each other one.
 STATUS = 8  # "did it work for all?"
 IDENTITY = 16  # process id and host
-BUDGET = 16  # threads and memory, of which the least counts
+BUDGET = 32  # threads and what each tier may hold, of which the least counts
 CHECKSUM = 16  # of a rank's checkpoint file, for the manifest
 START = {  # once
     "identity": IDENTITY,
