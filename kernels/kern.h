@@ -36,8 +36,9 @@ typedef enum {
   ZR_OP_NOP = 0,
 
   /* --- model, forward */
-  /* y[t] = table[token[t]] + pos[t % seq].  {tokens R i32 [T], table R [vocab_padded, hidden], pos
-     R? [*, hidden], y W} */
+  /* y[t] = table[token[t]] + pos[p], p = t % seq, or with starts t % seq - starts[t].
+   * {tokens R i32 [T], table R [vocab_padded, hidden], pos R? [*, hidden], y W, starts R? i32 [T]}
+   */
   ZR_OP_EMBEDDING,
   /* y = x w^T + b (w_io = 0: w is [out, in], as torch's Linear) or x w + b (w_io = 1: w is [in,
    * out], as GPT-2's Conv1D).  {x R [T, in] ldx, w R, b R? [out], y W [T, out] ldy, scratch S} */
@@ -54,7 +55,8 @@ typedef enum {
   ZR_OP_HEAD_NORM,
   /* Rotates n_heads heads in place, Hugging Face's layout: pairs are (i, i + head_dim / 2) of a
    * head; position = t % seq. Row t starts at x + t ldx.  inverse = 1 turns back: it is the
-   * gradient.  {table R [seq, head_dim / 2, 2] {cos, sin}, x A(in place) [T, n_heads, head_dim]
+   * gradient. Documents of a sample need no origins of their own here: scores hold only differences
+   * of positions.  {table R [seq, head_dim / 2, 2] {cos, sin}, x A(in place) [T, n_heads, head_dim]
    * ldx} */
   ZR_OP_ROPE,
   /* table[p][i] = {cos, sin}(p f_i), f_i = theta^(-2 i / head_dim) or stretched as
@@ -62,8 +64,10 @@ typedef enum {
   ZR_OP_ROPE_TABLE,
   /* Causal softmax attention with grouped KV heads; head h uses KV head h / (n_heads / n_kv_heads).
    * qkv is [T, (n_heads + 2 n_kv_heads) head_dim]: all q heads, then k, then v, in each row. Tiled:
-   * nothing of size seq x seq. lse[t, h] = log sum exp of the scaled scores.  {qkv R, y W [T,
-   * n_heads head_dim], lse W [T, n_heads] , scratch S}; real: scale */
+   * nothing of size seq x seq. lse[t, h] = log sum exp of the scaled scores. With starts, row t of
+   * a sample sees the keys of rows starts[t] .. t; 0 <= starts[t] <= t, or it is an error.
+   * {qkv R, y W [T, n_heads head_dim], lse W [T, n_heads], starts R? i32 [T], scratch S}; real:
+   * scale */
   ZR_OP_ATTENTION,
   /* y = 0.5 x (1 + tanh(sqrt(2 / pi) (x + 0.044715 x^3))): GPT-2's gelu_new.  {x R [elems], y W} */
   ZR_OP_GELU,
@@ -83,8 +87,10 @@ typedef enum {
 
   /* --- model, backward (gradient rules in runtime/plan/op.c name these) */
   /* dtable[v] = sum of dy[t] over token[t] = v in increasing t, starting from +0; dpos[p] likewise
-   * over t % seq = p (rows of pos past seq are +0).  Every row is written (or added). {tokens R, dy
-   * R [T, hidden], dtable A, dpos A? [pos_rows, hidden], scratch S} */
+   * over the rows at position p (positions that none has are +0).  Every row is written (or added).
+   * {tokens R, dy R [T, hidden], dtable A, dpos A? [pos_rows, hidden], starts R? i32 [T], scratch
+   * S}
+   */
   ZR_OP_EMBEDDING_GRAD,
   ZR_OP_LINEAR_GRAD_X, /* dx = dy w (or dy w^T).  {dy R [T, out] ldy, w R, dx A [T, in] ldx, scratch
                           S} */
@@ -95,8 +101,8 @@ typedef enum {
   ZR_OP_LAYERNORM_GRAD, /* {x R, w R, stats R, dy R, dx A, dw A, db A, scratch S} */
   ZR_OP_RMSNORM_GRAD,   /* {x R, w R, stats R, dy R, dx A, dw A, scratch S} */
   ZR_OP_HEAD_NORM_GRAD, /* {x R, w R, stats R, dy R ldy, dx A, dw A, scratch S} */
-  ZR_OP_ATTENTION_GRAD, /* {qkv R, y R, lse R, dy R, dqkv W, scratch S}; probabilities recomputed
-                           from lse */
+  ZR_OP_ATTENTION_GRAD, /* {qkv R, y R, lse R, dy R, dqkv W, starts R? i32 [T], scratch S};
+                           probabilities recomputed from lse */
   ZR_OP_GELU_GRAD,      /* {x R, dy R, dx W} */
   ZR_OP_SWIGLU_GRAD,    /* {gate R, up R, dy R, dgate W, dup W} */
 

@@ -20,6 +20,7 @@ typedef struct {
   int64_t ldy; /* of y: heads dim */
   int64_t n_tiles;
   float scale;
+  const int32_t *starts; /* [batch, seq]: the first key that a row sees; NULL: the sequence's */
   const void *qkv;
   void *y;
   float *lse;
@@ -59,6 +60,25 @@ static int64_t v_at(const attention_t *a, int64_t b, int64_t tile, int64_t kv) {
 }
 static int64_t y_at(const attention_t *a, int64_t b, int64_t tile, int64_t head) {
   return (b * a->seq + tile * TILE) * a->ldy + head * a->dim;
+}
+
+/* The first tile of keys that tile `i` of queries sees. first[t]: the first key of its row t; past
+ * the last row 0, so that no query is blind. */
+static int64_t first_keys(const attention_t *a, int64_t b, int64_t i, int32_t first[TILE]) {
+  int32_t least = INT32_MAX;
+  for (int64_t t = 0; t < TILE; t++) {
+    int64_t row = i * TILE + t;
+    first[t] = row < a->seq && a->starts != NULL ? a->starts[b * a->seq + row] : 0;
+    if (row < a->seq && first[t] < least) least = first[t];
+  }
+  return least / TILE;
+}
+
+/* What queries of tile i see of tile j of keys. */
+static zr_cpu_mask_t mask_of(int64_t i, int64_t j, const int32_t first[TILE]) {
+  int32_t latest = 0;
+  for (int64_t t = 0; t < TILE; t++) latest = first[t] > latest ? first[t] : latest;
+  return (zr_cpu_mask_t){i == j, (int32_t)(j * TILE), latest > j * TILE ? first : NULL};
 }
 
 static int64_t tile_rows(const attention_t *a, int64_t tile) {
@@ -107,14 +127,17 @@ static void forward_tile(void *context, int64_t task, int worker) {
   float *copy = factor + TILE;
   a->rows->pack(n_queries, a->dim, zr_cpu_at_in(a->rows, a->qkv, q_at(a, b, i, h)), a->ld, a->scale,
                 q);
-  for (int64_t j = 0; j <= i; j++) {
+  int32_t first[TILE];
+  int64_t j0 = first_keys(a, b, i, first);
+  for (int64_t j = j0; j <= i; j++) {
     int64_t n_keys = tile_rows(a, j);
+    zr_cpu_mask_t mask = mask_of(i, j, first);
     tile_t k = tile_of(a, n_keys, a->dim, a->qkv, k_at(a, b, j, kv), a->ld, copy);
     product(a, n_keys, a->dim, k.at, k.ld, 1, q, s, 0);
-    a->f32->softmax_tile(n_keys, j == 0, j == i, s, max, sum, factor);
-    if (j > 0) a->f32->scale_tile(a->dim, factor, y);
+    a->f32->softmax_tile(n_keys, j == j0, &mask, s, max, sum, factor);
+    if (j > j0) a->f32->scale_tile(a->dim, factor, y);
     tile_t v = tile_of(a, n_keys, a->dim, a->qkv, v_at(a, b, j, kv), a->ld, copy);
-    product(a, a->dim, n_keys, v.at, 1, v.ld, s, y, j > 0);
+    product(a, a->dim, n_keys, v.at, 1, v.ld, s, y, j > j0);
   }
   float *lse = a->lse + (b * a->seq + i * TILE) * a->heads + h;
   for (int64_t t = 0; t < TILE; t++) factor[t] = 1.0f / sum[t];
@@ -130,7 +153,9 @@ static zr_status_t forward_run(zr_kern_t *kern, const zr_kern_call_t *call) {
   attention_t a = attention_of(kern, call);
   a.y = call->operand[1];
   a.lse = call->operand[2];
-  a.scratch = call->operand[3];
+  a.starts = call->operand[3];
+  a.scratch = call->operand[4];
+  ZR_TRY(zr_cpu_check_starts(a.starts, a.batch * a.seq, a.seq));
   a.worker_elems = forward_elems(a.dim);
   zr_parallel_for(call->pool, a.batch * a.heads * a.n_tiles, forward_tile, &a);
   return ZR_OK;
@@ -150,6 +175,8 @@ typedef struct {
   float *q, *dy, *p, *ds, *lse, *delta;
   float *q_copy, *k_copy, *v_copy, *dy_copy, *dq, *dk, *dv;
   tile_t q_tile, dy_tile;
+  int64_t j0;          /* first tile of keys */
+  int32_t first[TILE]; /* keys */
 } backward_scratch_t;
 
 static backward_scratch_t backward_scratch_of(const attention_t *a, int worker) {
@@ -185,6 +212,7 @@ static void load_queries(const attention_t *a, int64_t b, int64_t h, int64_t i,
         t < n ? a->rows->dot(a->dim, zr_cpu_at_in(a->rows, y, row), zr_cpu_at_in(a->rows, dy, row))
               : 0;
   }
+  s->j0 = first_keys(a, b, i, s->first);
   s->q_tile = tile_of(a, n, a->dim, a->qkv, q, a->ld, s->q_copy);
   s->dy_tile = tile_of(a, n, a->dim, a->dy, at, a->ldy, s->dy_copy);
 }
@@ -212,14 +240,16 @@ static void backward_tile(const attention_t *a, int64_t b, int64_t h, int64_t i,
   tile_t k = tile_of(a, n_keys, a->dim, a->qkv, k_at(a, b, j, kv), a->ld, s->k_copy);
   tile_t v = tile_of(a, n_keys, a->dim, a->qkv, v_at(a, b, j, kv), a->ld, s->v_copy);
   int add = h % group != 0 || i != j;
+  zr_cpu_mask_t mask = mask_of(i, j, s->first);
   product(a, n_keys, a->dim, k.at, k.ld, 1, s->q, s->p, 0);
   product(a, n_keys, a->dim, v.at, v.ld, 1, s->dy, s->ds, 0);
-  a->f32->softmax_tile_grad(n_keys, i == j, s->lse, s->delta, a->scale, s->p, s->ds);
+  a->f32->softmax_tile_grad(n_keys, &mask, s->lse, s->delta, a->scale, s->p, s->ds);
   product_rows(a, n_keys, n_queries, s->p, TILE, 1, s->dy_tile,
                sum_of(a, v_at(a, b, j, kv), s->dv + keys), add);
   product_rows(a, n_keys, n_queries, s->ds, TILE, 1, s->q_tile,
                sum_of(a, k_at(a, b, j, kv), s->dk + keys), add);
-  product_rows(a, n_queries, n_keys, s->ds, 1, TILE, k, sum_of(a, q_at(a, b, i, h), s->dq), j > 0);
+  product_rows(a, n_queries, n_keys, s->ds, 1, TILE, k, sum_of(a, q_at(a, b, i, h), s->dq),
+               j > s->j0);
 }
 
 /* Complete sums of n rows, rounded into dqkv from element `at` on. */
@@ -236,7 +266,7 @@ static void backward_task(void *context, int64_t task, int worker) {
   for (int64_t h = kv * group; h < (kv + 1) * group; h++) {
     for (int64_t i = 0; i < a->n_tiles; i++) {
       load_queries(a, b, h, i, &s);
-      for (int64_t j = 0; j <= i; j++) backward_tile(a, b, h, i, j, &s);
+      for (int64_t j = s.j0; j <= i; j++) backward_tile(a, b, h, i, j, &s);
       round_rows(a, tile_rows(a, i), s.dq, q_at(a, b, i, h));
     }
   }
@@ -260,12 +290,14 @@ static zr_status_t backward_run(zr_kern_t *kern, const zr_kern_call_t *call) {
   a.lse_in = call->operand[2];
   a.dy = call->operand[3];
   a.dqkv = call->operand[4];
-  a.scratch = call->operand[5];
+  a.starts = call->operand[5];
+  a.scratch = call->operand[6];
+  ZR_TRY(zr_cpu_check_starts(a.starts, a.batch * a.seq, a.seq));
   a.worker_elems = backward_worker_elems(call->shape);
   zr_parallel_for(call->pool, a.batch * a.kv_heads, backward_task, &a);
   return ZR_OK;
 }
 
-const zr_cpu_kind_t zr_cpu_attention = {"attention", 3, forward_scratch, NULL, forward_run};
-const zr_cpu_kind_t zr_cpu_attention_grad = {"attention_grad", 5, backward_scratch, NULL,
+const zr_cpu_kind_t zr_cpu_attention = {"attention", 4, forward_scratch, NULL, forward_run};
+const zr_cpu_kind_t zr_cpu_attention_grad = {"attention_grad", 6, backward_scratch, NULL,
                                              backward_run};

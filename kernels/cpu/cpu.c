@@ -306,6 +306,16 @@ zr_status_t zr_cpu_check_indices(const int32_t *index, int64_t n, int64_t low, i
   return ZR_OK;
 }
 
+zr_status_t zr_cpu_check_starts(const int32_t *starts, int64_t n, int64_t seq) {
+  for (int64_t t = 0; starts != NULL && t < n; t++) {
+    if (starts[t] < 0 || starts[t] > t % seq) {
+      return zr_fail(ZR_ERR_DATA, "cpu: the document of row %lld begins at %d, not before it",
+                     (long long)t, starts[t]);
+    }
+  }
+  return ZR_OK;
+}
+
 typedef struct {
   const zr_cpu_rows_t *rows, *out_rows;
   int64_t n_blocks, cols;

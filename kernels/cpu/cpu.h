@@ -96,6 +96,9 @@ static inline int64_t zr_cpu_round_64(int64_t bytes) {
 zr_status_t zr_cpu_check_indices(const int32_t *index, int64_t n, int64_t low,
                                  int64_t bound) ZR_MUST_CHECK;
 
+/* Where documents begin: NULL, or each of n rows in 0 .. its place in its sample of `seq`. */
+zr_status_t zr_cpu_check_starts(const int32_t *starts, int64_t n, int64_t seq) ZR_MUST_CHECK;
+
 /* Operand `operand` [cols] of the call, in its type, (+)= sum over blocks of part[block][c], in the
  * fixed tree whose node over n blocks splits at the largest power of two below n; columns are
  * spread over the pool. part is used up. */

@@ -43,6 +43,14 @@ typedef struct {
   float *dw_part, *db_part; /* [cols]: sums over these rows, overwritten */
 } zr_cpu_norm_rows_t;
 
+/* What the queries of an attention tile see of a tile of keys: with `diagonal` key k up to query k;
+ * with `first` [tile] the keys from first[query] on, where the tile's first key is `key`. */
+typedef struct {
+  int diagonal;
+  int32_t key;
+  const int32_t *first; /* NULL: all of them */
+} zr_cpu_mask_t;
+
 /* One row of the head: logits in, gradients out in place: as elements, from the row's start. */
 typedef struct {
   float *logits; /* [vocab_padded] */
@@ -108,12 +116,12 @@ typedef struct {
                  int64_t ldd);
   /* One tile of running softmax, lanes are queries: s [n_keys][tile] becomes exp(s - max);
    * max, sum and factor (what earlier sums must be multiplied by) are [tile]. */
-  void (*softmax_tile)(int64_t n_keys, int first, int diagonal, float *s, float *max, float *sum,
-                       float *factor);
+  void (*softmax_tile)(int64_t n_keys, int first, const zr_cpu_mask_t *mask, float *s, float *max,
+                       float *sum, float *factor);
   void (*scale_tile)(int64_t n_rows, const float *factor, float *x);
   /* p = exp(s - lse); dp = scale p (dp - delta) */
-  void (*softmax_tile_grad)(int64_t n_keys, int diagonal, const float *lse, const float *delta,
-                            float scale, float *s, float *dp);
+  void (*softmax_tile_grad)(int64_t n_keys, const zr_cpu_mask_t *mask, const float *lse,
+                            const float *delta, float scale, float *s, float *dp);
   float (*dot)(int64_t n, const void *a, const void *b);
 
   double (*head_row)(const zr_cpu_head_row_t *row); /* the row's loss */

@@ -3,6 +3,8 @@
 #ifndef ZR_KERNELS_CPU_ROWS_ATTENTION_INC_H
 #define ZR_KERNELS_CPU_ROWS_ATTENTION_INC_H
 
+#include <stdbool.h>
+
 #include "kernels/cpu/rows.h"
 #include "kernels/cpu/vec.h"
 
@@ -47,31 +49,44 @@ static inline void tile_unpack(int64_t n_rows, int64_t cols, const float *src, c
   }
 }
 
-/* On the diagonal tile query i (lane) may see keys up to i. */
-static inline vi visible(int64_t key, int64_t query) {
-  return v_lane_index() >= (int32_t)(key - query);
+static inline bool is_masked(const zr_cpu_mask_t *mask, int64_t key, int64_t query) {
+  return mask->first != NULL || (mask->diagonal && key > query);
 }
 
-static inline void tile_softmax(int64_t n_keys, int first, int diagonal, float *s, float *max,
-                                float *sum, float *factor) {
+/* -inf where a query (lane) does not see the key. */
+static inline vf masked(const zr_cpu_mask_t *mask, int64_t key, int64_t query, vf x) {
+  const vf hidden = v_set(-INFINITY);
+  if (mask->diagonal) x = v_select(v_lane_index() >= (int32_t)(key - query), x, hidden);
+  if (mask->first != NULL) {
+    vi first;
+    memcpy(&first, mask->first + query, sizeof first);
+    x = v_select(first <= mask->key + (int32_t)key, x, hidden);
+  }
+  return x;
+}
+
+static inline void tile_softmax(int64_t n_keys, int first, const zr_cpu_mask_t *mask, float *s,
+                                float *max, float *sum, float *factor) {
   for (int64_t q = 0; q < TILE; q += ZR_VEC) {
     const vf lowest = v_set(-INFINITY);
     vf old = first ? lowest : v_load(max + q), top = old;
     for (int64_t k = 0; k < n_keys; k++) {
       vf x = v_load(s + k * TILE + q);
-      if (diagonal && k > q) {
-        x = v_select(visible(k, q), x, lowest);
+      if (is_masked(mask, k, q)) {
+        x = masked(mask, k, q, x);
         v_store(s + k * TILE + q, x);
       }
       top = v_max(x, top);
     }
+    /* a query may see no key up to here: then all are e^-inf = 0, not NaN */
+    vf base = mask->first == NULL ? top : v_select(top == lowest, v_set(0), top);
     vf total = v_set(0);
     for (int64_t k = 0; k < n_keys; k++) {
-      vf p = v_exp(v_load(s + k * TILE + q) - top);
+      vf p = v_exp(v_load(s + k * TILE + q) - base);
       v_store(s + k * TILE + q, p);
       total += p;
     }
-    vf rescale = first ? v_set(0) : v_exp(old - top);
+    vf rescale = first ? v_set(0) : v_exp(old - base);
     v_store(sum + q, first ? total : v_fma(v_load(sum + q), rescale, total));
     v_store(factor + q, rescale);
     v_store(max + q, top);
@@ -84,13 +99,13 @@ static inline void tile_scale(int64_t n_rows, const float *factor, float *x) {
       v_store(x + r * TILE + q, v_load(x + r * TILE + q) * v_load(factor + q));
 }
 
-static inline void tile_softmax_grad(int64_t n_keys, int diagonal, const float *lse,
+static inline void tile_softmax_grad(int64_t n_keys, const zr_cpu_mask_t *mask, const float *lse,
                                      const float *delta, float scale, float *s, float *dp) {
   for (int64_t q = 0; q < TILE; q += ZR_VEC) {
     const vf l = v_load(lse + q), d = v_load(delta + q);
     for (int64_t k = 0; k < n_keys; k++) {
       vf x = v_load(s + k * TILE + q) - l;
-      if (diagonal && k > q) x = v_select(visible(k, q), x, v_set(-INFINITY));
+      if (is_masked(mask, k, q)) x = masked(mask, k, q, x);
       vf p = v_exp(x);
       v_store(s + k * TILE + q, p);
       v_store(dp + k * TILE + q, p * (v_load(dp + k * TILE + q) - d) * scale);

@@ -48,6 +48,14 @@ zr_status_t ref_check_indices(const int32_t *index, int64_t n, int64_t low, int6
   return ZR_OK;
 }
 
+zr_status_t ref_check_starts(const int32_t *starts, int64_t n, int64_t seq) {
+  for (int64_t t = 0; starts != NULL && t < n; t++)
+    if (starts[t] < 0 || starts[t] > t % seq)
+      return zr_fail(ZR_ERR_DATA, "ref: the document of row %lld begins at %d, not before it",
+                     (long long)t, starts[t]);
+  return ZR_OK;
+}
+
 static int64_t max_of(int64_t a, int64_t b) {
   return a > b ? a : b;
 }

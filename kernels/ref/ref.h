@@ -58,5 +58,7 @@ zr_status_t ref_check_types(const zr_kern_t *kern, const zr_kern_shape_t *shape)
 /* ZR_ERR_DATA unless every index is in [low, bound): an oracle refuses what would read elsewhere.
  */
 zr_status_t ref_check_indices(const int32_t *index, int64_t n, int64_t low, int64_t bound);
+/* Where documents begin: NULL, or each of n rows in 0 .. its place in its sample of `seq`. */
+zr_status_t ref_check_starts(const int32_t *starts, int64_t n, int64_t seq);
 
 #endif

@@ -2,6 +2,11 @@
 
 #define ALL(value, access) zr_tape_all(a->tape, value, access)
 
+static zr_tape_operand_t starts_operand(const zr_recorder_t *a) {
+  int32_t starts = a->tape->starts;
+  return starts < 0 ? zr_tape_none() : ALL(starts, ZR_READ);
+}
+
 int32_t zr_arch_embedding(zr_recorder_t *a, int32_t table, int32_t positions) {
   const zr_model_config_t *c = a->config;
   int32_t y = zr_tape_value(a->tape, "h", a->rows * c->hidden_size);
@@ -10,8 +15,9 @@ int32_t zr_arch_embedding(zr_recorder_t *a, int32_t table, int32_t positions) {
                     pos_rows};
   zr_tape_operand_t operand[] = {ALL(a->tape->tokens, ZR_READ), ALL(table, ZR_READ),
                                  positions < 0 ? zr_tape_none() : ALL(positions, ZR_READ),
-                                 ALL(y, ZR_WRITE)};
-  zr_tape_record(a->tape, ZR_OP_EMBEDDING, attr, 0, 4, operand);
+                                 ALL(y, ZR_WRITE), starts_operand(a)};
+  int n_operands = positions >= 0 && a->tape->starts >= 0 ? 5 : 4;
+  zr_tape_record(a->tape, ZR_OP_EMBEDDING, attr, 0, n_operands, operand);
   return y;
 }
 
@@ -90,9 +96,10 @@ int32_t zr_arch_attention(zr_recorder_t *a, int32_t qkv) {
   int32_t y = zr_tape_value(a->tape, "att", a->rows * c->n_heads * c->head_dim);
   int32_t lse = fp32_value(a, "lse", a->rows * c->n_heads);
   int64_t attr[] = {a->run->micro_batch, a->run->seq_len, c->n_heads, c->n_kv_heads, c->head_dim};
-  zr_tape_operand_t operand[] = {ALL(qkv, ZR_READ), ALL(y, ZR_WRITE), ALL(lse, ZR_WRITE)};
+  zr_tape_operand_t operand[] = {ALL(qkv, ZR_READ), ALL(y, ZR_WRITE), ALL(lse, ZR_WRITE),
+                                 starts_operand(a)};
   double scale = 1.0 / __builtin_sqrt((double)c->head_dim);
-  zr_tape_record(a->tape, ZR_OP_ATTENTION, attr, scale, 3, operand);
+  zr_tape_record(a->tape, ZR_OP_ATTENTION, attr, scale, a->tape->starts < 0 ? 3 : 4, operand);
   return y;
 }
 

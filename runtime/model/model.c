@@ -128,6 +128,7 @@ zr_status_t zr_model_record(zr_alloc_t *alloc, const zr_model_config_t *config,
         (long long)config->sliding_window, (long long)run->seq_len);
   zr_tape_t *tape = NULL;
   ZR_TRY(zr_tape_create(alloc, run->micro_batch * run->seq_len, run->dtype, &tape));
+  if (run->separate) zr_tape_add_starts(tape);
   if (config->arch == ZR_ARCH_GPT2) {
     zr_arch_gpt2_record(tape, config, run);
   } else {

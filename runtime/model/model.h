@@ -71,6 +71,7 @@ typedef struct {
   int64_t micro_batch, seq_len; /* rows T = micro_batch * seq_len */
   int64_t logits_chunk;         /* rows of logits at once; 0: 1024 */
   bool training;                /* head_loss and backward; false: head_eval */
+  bool separate; /* documents: attention stays inside, positions restart; the tape has `starts` */
   zr_dtype_t dtype; /* of parameters and activations: ZR_F32 (also if 0), ZR_BF16, ZR_F16 */
 } zr_model_run_t;
 

@@ -217,6 +217,7 @@ static zr_status_t grad_step(zr_tape_t *tape, const zr_tape_op_t *op, const zr_g
     const zr_grad_operand_t *source = &step->operand[i];
     zr_tape_operand_t *out = &back.operand[back.n_operands++];
     *out = zr_tape_none();
+    if (source->index >= op->n_operands) continue; /* an optional one at the end */
     if (source->source == ZR_GRAD_VALUE) {
       *out = op->operand[source->index];
       if (out->value >= 0) out->access = ZR_READ;

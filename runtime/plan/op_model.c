@@ -21,6 +21,7 @@ static void embedding_bytes(const zr_kern_shape_t *s, int64_t need[ZR_MAX_OPERAN
   need[1] = zr_op_elems_bytes(s, 1, s->attr[ZR_EMBEDDING_VOCAB] * hidden);
   need[2] = zr_op_elems_bytes(s, 2, s->attr[ZR_EMBEDDING_POS_ROWS] * hidden);
   need[3] = zr_op_elems_bytes(s, 3, rows * hidden);
+  need[4] = zr_op_elems_bytes(s, 4, rows);
 }
 
 static void embedding_grad_bytes(const zr_kern_shape_t *s, int64_t need[ZR_MAX_OPERANDS]) {
@@ -29,7 +30,8 @@ static void embedding_grad_bytes(const zr_kern_shape_t *s, int64_t need[ZR_MAX_O
   need[1] = zr_op_elems_bytes(s, 1, rows * hidden);
   need[2] = zr_op_elems_bytes(s, 2, s->attr[ZR_EMBEDDING_VOCAB] * hidden);
   need[3] = zr_op_elems_bytes(s, 3, s->attr[ZR_EMBEDDING_POS_ROWS] * hidden);
-  need[4] = -1;
+  need[4] = zr_op_elems_bytes(s, 4, rows);
+  need[5] = -1;
 }
 
 static int64_t linear_x_bytes(const zr_kern_shape_t *s, int i) {
@@ -189,7 +191,8 @@ static void attention_bytes(const zr_kern_shape_t *s, int64_t need[ZR_MAX_OPERAN
   need[0] = attention_qkv_bytes(s, 0);
   need[1] = attention_y_bytes(s, 1);
   need[2] = attention_lse_bytes(s, 2);
-  need[3] = -1;
+  need[3] = zr_op_elems_bytes(s, 3, attention_rows(s));
+  need[4] = -1;
 }
 
 static void attention_grad_bytes(const zr_kern_shape_t *s, int64_t need[ZR_MAX_OPERANDS]) {
@@ -198,7 +201,8 @@ static void attention_grad_bytes(const zr_kern_shape_t *s, int64_t need[ZR_MAX_O
   need[2] = attention_lse_bytes(s, 2);
   need[3] = attention_y_bytes(s, 3);
   need[4] = attention_qkv_bytes(s, 4);
-  need[5] = -1;
+  need[5] = zr_op_elems_bytes(s, 5, attention_rows(s));
+  need[6] = -1;
 }
 
 /* One product of the causal half: scores or weighted values. */
@@ -259,13 +263,14 @@ static int64_t head_loss_flops(const zr_kern_shape_t *s) {
 const zr_op_row_t zr_op_rows_model[ZR_N_OP_KINDS] = {
     [ZR_OP_EMBEDDING] = {.name = "embedding",
                          .stream = ZR_STREAM_COMPUTE,
-                         .n_operands = 4,
+                         .n_operands = 5,
                          EMBEDDING_ATTRS,
-                         .operand = {OP_R("tokens"), OP_R("table"), OP_R_OPTIONAL("pos"),
-                                     OP_W("y")},
+                         .operand = {OP_R("tokens"), OP_R("table"), OP_R_OPTIONAL("pos"), OP_W("y"),
+                                     OP_R_OPTIONAL("starts")},
                          .operand_bytes = embedding_bytes,
                          NO_GRAD,
-                         .grad = {{ZR_OP_EMBEDDING_GRAD, {VALUE(0), GRAD(3), GRAD(1), GRAD(2)}}}},
+                         .grad = {{ZR_OP_EMBEDDING_GRAD,
+                                   {VALUE(0), GRAD(3), GRAD(1), GRAD(2), VALUE(4)}}}},
     [ZR_OP_LINEAR] = {.name = "linear",
                       .stream = ZR_STREAM_COMPUTE,
                       .n_operands = 5,
@@ -326,14 +331,15 @@ const zr_op_row_t zr_op_rows_model[ZR_N_OP_KINDS] = {
                           NO_GRAD},
     [ZR_OP_ATTENTION] = {.name = "attention",
                          .stream = ZR_STREAM_COMPUTE,
-                         .n_operands = 4,
+                         .n_operands = 5,
                          ATTENTION_ATTRS,
-                         .operand = {OP_R("qkv"), OP_W("y"), OP_W("lse"), OP_S},
+                         .operand = {OP_R("qkv"), OP_W("y"), OP_W("lse"), OP_R_OPTIONAL("starts"),
+                                     OP_S},
                          .flops = attention_flops,
                          .operand_bytes = attention_bytes,
                          NO_GRAD,
                          .grad = {{ZR_OP_ATTENTION_GRAD,
-                                   {VALUE(0), VALUE(1), VALUE(2), GRAD(1), GRAD(0)}}}},
+                                   {VALUE(0), VALUE(1), VALUE(2), GRAD(1), GRAD(0), VALUE(3)}}}},
     [ZR_OP_GELU] = {.name = "gelu",
                     .stream = ZR_STREAM_COMPUTE,
                     .n_operands = 2,
@@ -380,10 +386,10 @@ const zr_op_row_t zr_op_rows_model[ZR_N_OP_KINDS] = {
                          NO_GRAD},
     [ZR_OP_EMBEDDING_GRAD] = {.name = "embedding_grad",
                               .stream = ZR_STREAM_COMPUTE,
-                              .n_operands = 5,
+                              .n_operands = 6,
                               EMBEDDING_ATTRS,
                               .operand = {OP_R("tokens"), OP_R("dy"), OP_A("dtable"),
-                                          OP_A_OPTIONAL("dpos"), OP_S},
+                                          OP_A_OPTIONAL("dpos"), OP_R_OPTIONAL("starts"), OP_S},
                               .operand_bytes = embedding_grad_bytes,
                               NO_GRAD},
     [ZR_OP_LINEAR_GRAD_X] = {.name = "linear_grad_x",
@@ -435,10 +441,10 @@ const zr_op_row_t zr_op_rows_model[ZR_N_OP_KINDS] = {
                               NO_GRAD},
     [ZR_OP_ATTENTION_GRAD] = {.name = "attention_grad",
                               .stream = ZR_STREAM_COMPUTE,
-                              .n_operands = 6,
+                              .n_operands = 7,
                               ATTENTION_ATTRS,
                               .operand = {OP_R("qkv"), OP_R("y"), OP_R("lse"), OP_R("dy"),
-                                          OP_W("dqkv"), OP_S},
+                                          OP_W("dqkv"), OP_R_OPTIONAL("starts"), OP_S},
                               .flops = attention_grad_flops,
                               .operand_bytes = attention_grad_bytes,
                               NO_GRAD},

@@ -1,16 +1,19 @@
 #!/usr/bin/env python3
 """Makes the golden files *.safetensors beside this script: the oracle of models and optimizer.
 
-Needs torch >= 2.6, transformers >= 5, numpy, safetensors. Run it without arguments; it overwrites
-the files and ends with an error if the oracle and transformers disagree.
+Needs torch >= 2.6, transformers >= 5, numpy, safetensors. Run it without arguments, or with the
+names of some models; it overwrites the files and ends with an error if the oracle and transformers
+disagree.
 
 The forward is written here, in functional form, because a module's .double() is not float64: norms,
 softmax and rotary angles of transformers pass through float32. Each model is checked against
-transformers' module in float32 with the same weights (relative error 1e-4).
+transformers' module in float32 with the same weights (relative error 1e-4). Where samples hold
+several documents, that module sees each of them alone.
 """
 import json
 import math
 import pathlib
+import sys
 
 import torch
 import torch.nn.functional as F
@@ -51,6 +54,14 @@ MODELS = {
     "qwen3": dict(arch="qwen3", vocab_size=61, hidden_size=32, n_layers=2, n_heads=4, n_kv_heads=2,
                   head_dim=12, intermediate_size=52, max_positions=64, norm_eps=1e-6,
                   rope_theta=10000.0, tied=1, decay_matrices=0, max_grad_norm=4.5, seed=7),
+    "gpt2_documents": dict(arch="gpt2", vocab_size=65, hidden_size=32, n_layers=2, n_heads=4,
+                           n_kv_heads=4, head_dim=8, intermediate_size=64, max_positions=24,
+                           norm_eps=1e-5, rope_theta=0.0, tied=1, decay_matrices=0, documents=1,
+                           max_grad_norm=3.7, seed=8),
+    "llama_documents": dict(arch="llama", vocab_size=61, hidden_size=32, n_layers=2, n_heads=4,
+                            n_kv_heads=2, head_dim=8, intermediate_size=48, max_positions=24,
+                            norm_eps=1e-6, rope_theta=10000.0, tied=0, decay_matrices=0, documents=1,
+                            max_grad_norm=3.5, seed=21),
 }
 
 
@@ -125,14 +136,26 @@ def batches(c):
     targets[3, 1, :] = -1  # a sample without any
     targets[6, :, ::2] = -1
     assert int((targets[0] >= 0).sum()) == 64
-    return tokens.to(torch.int32), targets.to(torch.int32)
+    starts = torch.zeros_like(tokens)
+    if c.get("documents"):
+        begins = torch.rand(tokens.shape, generator=g) < 0.2
+        begins[..., 0] = True
+        begins[0, 1] = False  # step 1: a sample that is one document, and one of three
+        begins[0, 1, 0] = begins[0, 3, 0] = True
+        begins[0, 3, 1:] = False
+        begins[0, 3, 6] = begins[0, 3, 7] = True
+        starts = torch.where(begins, torch.arange(SEQ), 0).cummax(-1).values
+        targets[..., :-1][begins[..., 1:]] = -1  # what begins a document is no target
+    return tokens.to(torch.int32), targets.to(torch.int32), starts.to(torch.int32)
 
 
-def attend(q, k, v, head_dim):
-    """q, k, v [b, heads, s, head_dim] -> [b, s, heads * head_dim]"""
+def attend(q, k, v, head_dim, starts):
+    """q, k, v [b, heads, s, head_dim], starts [b, s] -> [b, s, heads * head_dim]"""
     scores = q @ k.transpose(-1, -2) / math.sqrt(head_dim)
     s = scores.shape[-1]
-    scores = scores.masked_fill(torch.ones(s, s, dtype=torch.bool).triu(1), -math.inf)
+    query, key = torch.arange(s)[:, None], torch.arange(s)[None, :]
+    hidden = (key > query) | (key < starts[:, None, :, None])
+    scores = scores.masked_fill(hidden, -math.inf)
     y = torch.softmax(scores, -1) @ v
     return y.transpose(1, 2).reshape(y.shape[0], s, -1)
 
@@ -141,7 +164,7 @@ def heads_of(x, n, head_dim):
     return x.reshape(x.shape[0], x.shape[1], n, head_dim).transpose(1, 2)
 
 
-def gpt2(c, p, tokens):
+def gpt2(c, p, tokens, starts):
     h, n, d = c["hidden_size"], c["n_heads"], c["head_dim"]
 
     def norm(x, name):
@@ -153,11 +176,12 @@ def gpt2(c, p, tokens):
     def linear(x, name):
         return x @ p[name + ".weight"] + p[name + ".bias"]
 
-    x = p["transformer.wte.weight"][tokens] + p["transformer.wpe.weight"][: tokens.shape[1]]
+    position = torch.arange(tokens.shape[1]) - starts
+    x = p["transformer.wte.weight"][tokens] + p["transformer.wpe.weight"][position]
     for i in range(c["n_layers"]):
         b = f"transformer.h.{i}."
         q, k, v = linear(norm(x, b + "ln_1"), b + "attn.c_attn").split(h, -1)
-        y = attend(heads_of(q, n, d), heads_of(k, n, d), heads_of(v, n, d), d)
+        y = attend(heads_of(q, n, d), heads_of(k, n, d), heads_of(v, n, d), d, starts)
         x = x + linear(y, b + "attn.c_proj")
         u = linear(norm(x, b + "ln_2"), b + "mlp.c_fc")
         u = 0.5 * u * (1 + torch.tanh(math.sqrt(2 / math.pi) * (u + 0.044715 * u**3)))
@@ -180,13 +204,14 @@ def stretched(c, rate):
     return (1 - smooth) * rate / c["rope_factor"] + smooth * rate
 
 
-def llama(c, p, tokens):
+def llama(c, p, tokens, starts):
     """Llama, and what Mistral (windows as long as the samples), Qwen2 and Qwen3 make of it."""
     n, kv, d = c["n_heads"], c["n_kv_heads"], c["head_dim"]
     rate = stretched(c, c["rope_theta"] ** (-torch.arange(0, d, 2, dtype=torch.float64) / d))
     assert c.get("sliding_window", SEQ) >= SEQ
     angle = torch.outer(torch.arange(tokens.shape[1], dtype=torch.float64), rate)
-    cos, sin = angle.cos(), angle.sin()
+    position = torch.arange(tokens.shape[1]) - starts
+    cos, sin = (t[position][:, None] for t in (angle.cos(), angle.sin()))  # [b, 1, s, d / 2]
 
     def norm(x, name):
         return x / torch.sqrt((x * x).mean(-1, keepdim=True) + c["norm_eps"]) * p[name + ".weight"]
@@ -209,7 +234,7 @@ def llama(c, p, tokens):
         if c["arch"] == "qwen3":
             q, k = norm(q, b + "self_attn.q_norm"), norm(k, b + "self_attn.k_norm")
         k, v = (t.repeat_interleave(n // kv, dim=1) for t in (rope(k), v))
-        x = x + linear(attend(rope(q), k, v, d), b + "self_attn.o_proj")
+        x = x + linear(attend(rope(q), k, v, d, starts), b + "self_attn.o_proj")
         u = norm(x, b + "post_attention_layernorm")
         gate, up = linear(u, b + "mlp.gate_proj"), linear(u, b + "mlp.up_proj")
         x = x + linear(gate / (1 + torch.exp(-gate)) * up, b + "mlp.down_proj")
@@ -217,8 +242,8 @@ def llama(c, p, tokens):
     return norm(x, "model.norm") @ head.T
 
 
-def logits_and_loss(c, p, tokens, targets):
-    logits = (gpt2 if c["arch"] == "gpt2" else llama)(c, p, tokens.long())
+def logits_and_loss(c, p, tokens, targets, starts):
+    logits = (gpt2 if c["arch"] == "gpt2" else llama)(c, p, tokens.long(), starts.long())
     flat, target = logits.reshape(-1, c["vocab_size"]), targets.long().reshape(-1)
     counted = target >= 0
     lse = torch.logsumexp(flat, -1)
@@ -261,12 +286,21 @@ def distance(a, b):
     return float((a - b).norm() / b.norm())
 
 
-def check_against_transformers(c, params, tokens, targets, logits, loss, grads):
+def alone(module, tokens, starts):
+    """The module's logits of each document by itself, put together again."""
+    rows = []
+    for sample, start in zip(tokens, starts):
+        lengths = start.unique(return_counts=True)[1].tolist()
+        rows.append(torch.cat([module(t[None]).logits[0] for t in sample.split(lengths)]))
+    return torch.stack(rows)
+
+
+def check_against_transformers(c, params, tokens, targets, starts, logits, loss, grads):
     module = reference_module(c).float().eval()
     missing, unexpected = module.load_state_dict(params, strict=False)
     assert not unexpected and set(missing) <= {"lm_head.weight"}, (missing, unexpected)
     module.tie_weights()
-    got = module(tokens.long()).logits
+    got = alone(module, tokens.long(), starts) if starts.any() else module(tokens.long()).logits
     got_loss = F.cross_entropy(got.reshape(-1, c["vocab_size"]), targets.long().reshape(-1),
                                ignore_index=-1)
     got_loss.backward()
@@ -285,7 +319,7 @@ def learning_rate(c, step):
     return c["warmup_min_lr"] + (c["lr"] - c["warmup_min_lr"]) * step / c["warmup_steps"]
 
 
-def train(c, params, tokens, targets):
+def train(c, params, tokens, targets, starts):
     """Ten steps of torch.optim.AdamW in float64; what it gives at each."""
     p = {name: value.double().requires_grad_() for name, value in params.items()}
     decay = [v for v in p.values() if v.dim() > 1 or not c["decay_matrices"]]
@@ -297,7 +331,7 @@ def train(c, params, tokens, targets):
     out = {"losses": [], "norms": []}
     for step in range(STEPS):
         optimizer.zero_grad()
-        logits, loss = logits_and_loss(c, p, tokens[step], targets[step])
+        logits, loss = logits_and_loss(c, p, tokens[step], targets[step], starts[step])
         loss.backward()
         if step == 0:
             out["logits"], out["loss"] = logits.detach().clone(), loss.detach().clone()
@@ -312,8 +346,8 @@ def train(c, params, tokens, targets):
 
 
 def make(name, c, folder):
-    params, (tokens, targets) = initial(c), batches(c)
-    got = train(c, params, tokens, targets)
+    params, (tokens, targets, starts) = initial(c), batches(c)
+    got = train(c, params, tokens, targets, starts)
     print(f"{name}: losses {got['losses'][0]:.4f} .. {got['losses'][-1]:.4f}, norms "
           + " ".join(f"{n:.2f}" for n in got["norms"]))
     clipped = sum(n > c["max_grad_norm"] for n in got["norms"])
@@ -324,11 +358,13 @@ def make(name, c, folder):
             assert float(key.norm()) < 1e-12 * float(value.norm()), tensor
             grad = query
         assert float(grad.norm()) > 1e-3, tensor
-    check_against_transformers(c, params, tokens[0], targets[0], got["logits"], got["loss"],
-                               got["grads"])
+    check_against_transformers(c, params, tokens[0], targets[0], starts[0], got["logits"],
+                               got["loss"], got["grads"])
     tensors = {"tokens": tokens, "targets": targets, "logits": got["logits"],
                "losses": torch.tensor(got["losses"], dtype=torch.float64),
                "norms": torch.tensor(got["norms"], dtype=torch.float64)}
+    if c.get("documents"):
+        tensors["starts"] = starts
     for tensor in params:
         tensors["param." + tensor] = params[tensor]
         tensors["grad." + tensor] = got["grads"][tensor].float()
@@ -344,4 +380,6 @@ def make(name, c, folder):
 if __name__ == "__main__":
     torch.set_num_threads(1)  # the same bits wherever it runs
     for model, config in MODELS.items():
+        if len(sys.argv) > 1 and model not in sys.argv[1:]:
+            continue
         make(model, {**COMMON, **config}, pathlib.Path(__file__).resolve().parent)

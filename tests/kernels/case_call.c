@@ -27,6 +27,7 @@ static zr_dtype_t dtype_of(const kern_case_t *one, kern_type_t type) {
     case KERN_REST:
       return one->compute == ZR_BF16 ? ZR_I16 : ZR_F32;
     case KERN_I32:
+    case KERN_STARTS:
       return ZR_I32;
     case KERN_F64:
       return ZR_F64;
@@ -47,6 +48,7 @@ zr_kern_shape_t kern_case_shape(const kern_case_t *one, zr_dtype_t real) {
   for (int i = 0; i < n; i++) {
     if (desc[i].type == KERN_REST && (one->compute == 0 || real == ZR_F64))
       shape.present &= (uint8_t) ~(1u << i);
+    if (desc[i].type == KERN_STARTS && !one->documents) shape.present &= (uint8_t) ~(1u << i);
     bool is_real = desc[i].type <= KERN_F32;
     bool present = (shape.present >> i & 1) != 0;
     if (!present || desc[i].role == KERN_SCRATCH)

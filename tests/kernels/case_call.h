@@ -27,7 +27,7 @@ typedef enum {
 /* Reals: KERN_REAL of the case's compute type, KERN_SUM of its sum type,
  * KERN_STATE of its states', KERN_F32 always fp32,
  * KERN_REST what a master has beside a 16-bit parameter; a double each where the call is ZR_F64's
- * (which has no KERN_REST). */
+ * (which has no KERN_REST). KERN_STARTS: i32, where documents begin, in cases that have some. */
 typedef enum {
   KERN_REAL = 0,
   KERN_SUM,
@@ -35,6 +35,7 @@ typedef enum {
   KERN_F32,
   KERN_REST,
   KERN_I32,
+  KERN_STARTS,
   KERN_F64,
   KERN_CONTROL,
   KERN_LAYOUT

@@ -57,6 +57,22 @@ static void fill_i32(kern_call_t *call, int operand, uint64_t key) {
   }
 }
 
+/* Documents of 1 to 4 rows, or of about a third of a sample, after each other. */
+static void fill_starts(kern_call_t *call, int operand, uint64_t key) {
+  bool attention = call->shape.kind == ZR_OP_ATTENTION || call->shape.kind == ZR_OP_ATTENTION_GRAD;
+  int64_t seq = call->shape.attr[attention ? (int)ZR_ATTENTION_SEQ : (int)ZR_EMBEDDING_SEQ];
+  int64_t start = 0, end = 0;
+  for (int64_t i = 0; i < kern_call_n_elems(call, operand); i++) {
+    if (i % seq == 0) end = 0;
+    if (i % seq == end) {
+      uint64_t bits = zr_mix64(key + (uint64_t)i);
+      start = end;
+      end += 1 + (int64_t)(bits % (bits >> 63 ? 4 : (uint64_t)seq / 2 + 1));
+    }
+    kern_call_set(call, operand, i, (double)start);
+  }
+}
+
 void kern_control_fill(zr_control_t *ctl, uint32_t control) {
   memset(ctl, 0, sizeof *ctl);
   bool l2 = control & KERN_CTL_L2;
@@ -167,7 +183,8 @@ static void fill_derived(kern_call_t *call) {
       break;
     case ZR_OP_ATTENTION_GRAD:
       one.kind = ZR_OP_ATTENTION;
-      derive(call, &one, (const int[8]){0, -1, -1, -1, -1, -1, -1, -1},
+      one.documents = call->call.operand[5] != NULL;
+      derive(call, &one, (const int[8]){0, -1, -1, 5, -1, -1, -1, -1},
              (const int[8]){-1, 1, 2, -1, -1, -1, -1, -1});
       break;
     case ZR_OP_ROPE: /* theta is not an attribute of the rotation, nor are its others the table's */
@@ -194,6 +211,8 @@ void kern_call_fill(kern_call_t *call, uint64_t seed) {
     uint64_t key = zr_mix64(seed * 64 + (uint64_t)i + 1);
     if (call->desc[i].type == KERN_I32) {
       fill_i32(call, i, key);
+    } else if (call->desc[i].type == KERN_STARTS) {
+      fill_starts(call, i, key);
     } else if (call->desc[i].type == KERN_CONTROL) {
       kern_control_fill(call->call.operand[i], call->control);
     } else if (call->desc[i].type == KERN_LAYOUT) {

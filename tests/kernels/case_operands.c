@@ -32,8 +32,9 @@ static int embedding_operands(const zr_kern_shape_t *s, kern_operand_t *o) {
   o[backward ? 2 : 1] = of_type(type, matrix(role, a[ZR_EMBEDDING_VOCAB], hidden, hidden));
   o[backward ? 3 : 2] = of_type(type, matrix(role, a[ZR_EMBEDDING_POS_ROWS], hidden, hidden));
   o[backward ? 1 : 3] = y;
-  if (backward) o[4] = scratch();
-  return backward ? 5 : 4;
+  o[4] = vector(KERN_READ, KERN_STARTS, rows);
+  if (backward) o[5] = scratch();
+  return backward ? 6 : 5;
 }
 
 static int linear_operands(const zr_kern_shape_t *s, kern_operand_t *o) {
@@ -127,11 +128,10 @@ static int attention_operands(const zr_kern_shape_t *s, kern_operand_t *o) {
   o[0] = matrix(KERN_READ, rows, in, in);
   o[1] = matrix(role, rows, out, out);
   o[2] = of_type(KERN_F32, matrix(role, rows, heads, heads));
-  o[3] = backward ? matrix(KERN_READ, rows, out, out) : scratch();
-  if (!backward) return 4;
-  o[4] = matrix(KERN_WRITE, rows, in, in);
-  o[5] = scratch();
-  return 6;
+  if (backward) o[3] = matrix(KERN_READ, rows, out, out), o[4] = matrix(KERN_WRITE, rows, in, in);
+  o[backward ? 5 : 3] = vector(KERN_READ, KERN_STARTS, rows);
+  o[backward ? 6 : 4] = scratch();
+  return backward ? 7 : 5;
 }
 
 static int head_operands(const zr_kern_shape_t *s, kern_operand_t *o) {

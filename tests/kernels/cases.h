@@ -4,6 +4,7 @@
 #ifndef ZR_TESTS_KERNELS_CASES_H
 #define ZR_TESTS_KERNELS_CASES_H
 
+#include <stdbool.h>
 #include <stdint.h>
 
 #include "kernels/kern.h"
@@ -32,6 +33,7 @@ typedef struct {
   uint32_t absent;     /* bit i: optional operand i is not there */
   uint32_t offset;     /* bit i: operand i starts one element past its 64-byte boundary */
   uint32_t control;    /* KERN_CTL_... */
+  bool documents;      /* samples hold several: `starts` is there */
   /* Types of a 16-bit case: parameters, activations and their gradients; sums of parameter
    * gradients. 0: fp32. */
   uint8_t compute, sum;

@@ -21,6 +21,7 @@
 static const kern_case_t rules[] = {
     {"embedding", ZR_OP_EMBEDDING, 0, .attr = {12, 5, 9, 4, 6}},
     {"embedding no pos", ZR_OP_EMBEDDING, 0, .attr = {7, 3, 4, 7, 0}, .absent = B(2)},
+    {"embedding documents", ZR_OP_EMBEDDING, 0, .attr = {24, 3, 9, 8, 9}, .documents = true},
     {"linear", ZR_OP_LINEAR, 0, .attr = {5, 7, 6, 7, 6, 0}},
     {"linear io", ZR_OP_LINEAR, 0, .attr = {5, 7, 6, 7, 6, 1}},
     {"linear ld", ZR_OP_LINEAR, 0, .attr = {4, 5, 3, 11, 8, 0}, .absent = B(2), .offset = B(3)},
@@ -36,6 +37,8 @@ static const kern_case_t rules[] = {
     {"attention", ZR_OP_ATTENTION, 0, .attr = {2, 5, 2, 2, 4}, .real = 0.5},
     {"attention grouped", ZR_OP_ATTENTION, 0, .attr = {2, 6, 6, 2, 4}, .real = 0.5},
     {"attention one kv", ZR_OP_ATTENTION, 0, .attr = {1, 9, 3, 1, 6}, .real = 2},
+    {"attention documents", ZR_OP_ATTENTION, 0, .attr = {2, 9, 4, 2, 4}, .real = 0.5,
+     .documents = true},
     {"gelu", ZR_OP_GELU, 0, .attr = {60}},
     {"swiglu", ZR_OP_SWIGLU, 0, .attr = {60}},
     {"add", ZR_OP_ADD, 0, .attr = {30}},

@@ -7,7 +7,8 @@
 #include "tests/kernels/check.h"
 
 const char *const golden_names[GOLDEN_N_MODELS] = {
-    "gpt2", "llama_grouped", "llama_head_dim", "llama_scaled", "mistral", "qwen2", "qwen3"};
+    "gpt2",  "llama_grouped", "llama_head_dim", "llama_scaled",   "mistral",
+    "qwen2", "qwen3",         "gpt2_documents", "llama_documents"};
 
 static char *read_file(const char *path, size_t *out_bytes) {
   FILE *file = fopen(path, "rb");
@@ -134,6 +135,7 @@ void golden_open(golden_t *g, const char *name) {
   int64_t rows = g->samples * g->seq;
   g->tokens = typed(g, "tokens", "I32", g->steps * rows * 4);
   g->targets = typed(g, "targets", "I32", g->steps * rows * 4);
+  if (optional_of(g, "documents") != 0) g->starts = typed(g, "starts", "I32", g->steps * rows * 4);
   g->logits = typed(g, "logits", "F64", rows * g->config.vocab_size * 8);
   g->losses = typed(g, "losses", "F64", g->steps * 8);
   g->norms = typed(g, "norms", "F64", g->steps * 8);

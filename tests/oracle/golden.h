@@ -10,7 +10,8 @@
 #include "kernels/control.h"
 #include "runtime/model/model.h"
 
-enum { GOLDEN_N_MODELS = 7 };
+/* Documents apart are no model of their own to PyTorch's bf16: half.json has the first ones. */
+enum { GOLDEN_N_MODELS = 9, GOLDEN_N_HALF = 7 };
 extern const char *const golden_names[GOLDEN_N_MODELS];
 
 typedef struct {
@@ -23,6 +24,7 @@ typedef struct {
   bool decay_matrices;
   int64_t steps, samples, seq;
   const int32_t *tokens, *targets;       /* [steps, samples, seq] */
+  const int32_t *starts;                 /* of documents; NULL: samples are whole */
   const double *logits, *losses, *norms; /* [samples, seq, vocab] of step 1; [steps] */
 } golden_t;
 

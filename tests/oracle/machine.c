@@ -16,13 +16,13 @@ static zr_status_t fetch(void *context, int plan, int64_t iteration, int64_t mic
   const machine_t *m = context;
   const golden_t *g = m->golden;
   (void)plan;
-  (void)out_starts;
   int64_t leaf = zr_zero_leaf(&m->zero->options, m->info.rank, micro);
   int64_t first = ((iteration - 1) * g->samples + leaf * m->setting.micro_batch) * g->seq;
   if (rows != m->setting.micro_batch * g->seq || iteration > g->steps)
     return zr_fail(ZR_ERR_INTERNAL, "not a golden micro-batch");
   memcpy(out_tokens, g->tokens + first, (size_t)rows * sizeof *out_tokens);
   memcpy(out_targets, g->targets + first, (size_t)rows * sizeof *out_targets);
+  if (out_starts != NULL) memcpy(out_starts, g->starts + first, (size_t)rows * sizeof *out_starts);
   return ZR_OK;
 }
 
@@ -43,6 +43,7 @@ static void compile_step(machine_t *m) {
   o.run = (zr_model_run_t){.micro_batch = s->micro_batch,
                            .seq_len = m->golden->seq,
                            .logits_chunk = 16,
+                           .separate = m->golden->starts != NULL,
                            .dtype = s->dtype};
   o.grad_dtype = s->grad_dtype;
   o.kern_ops = m->kern_ops;

@@ -78,8 +78,11 @@ static void check_gradient(const golden_t *g, const backend_t *b, const zr_tape_
 /* Step 1 in micro-batches of `micro_batch` samples; gradients are their sums. */
 static void check_model(const golden_t *g, const backend_t *b, const zr_kern_ops_t *ops,
                         zr_kern_t *kern, int64_t micro_batch) {
-  zr_model_run_t shape = {
-      .micro_batch = micro_batch, .seq_len = g->seq, .logits_chunk = 7, .training = true};
+  zr_model_run_t shape = {.micro_batch = micro_batch,
+                          .seq_len = g->seq,
+                          .logits_chunk = 7,
+                          .training = true,
+                          .separate = g->starts != NULL};
   zr_tape_t *tape = NULL;
   assert_int_equal(zr_model_record(NULL, &g->config, &shape, &tape), ZR_OK);
   tape_run_t run;
@@ -94,6 +97,7 @@ static void check_model(const golden_t *g, const backend_t *b, const zr_kern_ops
     grad[t] = calloc((size_t)(tape->tensor[t].rows * tape->tensor[t].cols), sizeof **grad);
   tape_run_begin(&run, g->targets, n_batches);
   for (int64_t i = 0; i < n_batches; i++) {
+    if (g->starts != NULL) tape_run_set_starts(&run, g->starts + i * rows);
     tape_run_batch(&run, g->tokens + i * rows, g->targets + i * rows);
     get_logits(g, &run, logits + i * n_logits);
     for (size_t t = 0; t < tape->n_tensors; t++) tape_run_add_gradient(&run, t, grad[t]);

@@ -155,9 +155,12 @@ int main(void) {
       MODEL(test_model, "mistral"),
       MODEL(test_model, "qwen2"),
       MODEL(test_model, "qwen3"),
+      MODEL(test_model, "gpt2_documents"),
+      MODEL(test_model, "llama_documents"),
       MODEL(test_schedules_agree, "gpt2"),
       MODEL(test_schedules_agree, "llama_head_dim"),
       MODEL(test_schedules_agree, "qwen3"),
+      MODEL(test_schedules_agree, "gpt2_documents"),
   };
   return cmocka_run_group_tests(tests, open_comm, close_comm);
 }

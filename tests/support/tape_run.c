@@ -170,6 +170,11 @@ static void run_op(tape_run_t *run, const zr_tape_op_t *op) {
   tape_run_call(run, &call);
 }
 
+void tape_run_set_starts(tape_run_t *run, const int32_t *starts) {
+  int32_t value = run->tape->starts;
+  memcpy(run->value[value], starts, (size_t)value_bytes(run, value));
+}
+
 void tape_run_batch(tape_run_t *run, const int32_t *tokens, const int32_t *targets) {
   const zr_tape_t *tape = run->tape;
   for (size_t v = 0; v < tape->n_values; v++) {

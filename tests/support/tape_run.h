@@ -33,6 +33,8 @@ void tape_run_set(tape_run_t *run, int32_t value, int64_t i, double number);
 /* Clears the control block and counts `n_batches` micro-batches' targets: what comes before the
  * first of them. */
 void tape_run_begin(tape_run_t *run, const int32_t *targets, int64_t n_batches);
+/* Where documents of the next micro-batch begin [rows]; needed once if the tape has that value. */
+void tape_run_set_starts(tape_run_t *run, const int32_t *starts);
 /* One micro-batch, tokens and targets [rows]: forward, and backward if the tape has one. */
 void tape_run_batch(tape_run_t *run, const int32_t *tokens, const int32_t *targets);
 double tape_run_loss(const tape_run_t *run); /* since tape_run_begin: sum / counted tokens */
