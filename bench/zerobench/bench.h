@@ -132,6 +132,7 @@ zr_status_t zr_bench_gemm(zr_bench_t *bench) ZR_MUST_CHECK;
 zr_status_t zr_bench_copy(zr_bench_t *bench) ZR_MUST_CHECK;
 zr_status_t zr_bench_adam(zr_bench_t *bench) ZR_MUST_CHECK;
 zr_status_t zr_bench_comm(zr_bench_t *bench) ZR_MUST_CHECK;
+zr_status_t zr_bench_calibrate(zr_bench_t *bench) ZR_MUST_CHECK;
 zr_status_t zr_bench_step(zr_bench_t *bench) ZR_MUST_CHECK;
 
 #endif

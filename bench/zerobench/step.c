@@ -27,8 +27,9 @@ typedef struct {
 /* memory.device of every rank, in bytes, so that each run has the same plan. */
 static zr_status_t fix_budget(step_t *s, const zr_config_file_t *config) {
   zr_bench_t *b = s->run.bench;
-  int64_t least = zr_setup_budget(&config->values, zr_job_info(s->run.job).n_local_ranks);
-  int64_t *all = NULL;
+  int64_t budget[ZR_N_TIERS], *all = NULL;
+  zr_setup_budgets(&config->values, zr_job_info(s->run.job).n_local_ranks, budget);
+  int64_t least = budget[ZR_TIER_DEVICE];
   ZR_TRY(zr_alloc_get(b->alloc, (size_t)b->n_ranks, sizeof least, &all));
   zr_status_t status = zr_job_gather(s->run.job, &least, all, sizeof least);
   for (int r = 0; r < b->n_ranks; r++) {
@@ -43,7 +44,7 @@ static zr_status_t compile(step_t *s, const zr_config_file_t *config) {
   zr_bench_t *b = s->run.bench;
   zr_setup_place_t place = {.n_ranks = b->n_ranks,
                             .n_workers = b->n_threads,
-                            .budget_bytes = s->run.budget_bytes,
+                            .budget_bytes = {s->run.budget_bytes},
                             .kern_ops = b->kern_ops,
                             .kern = b->kern};
   zr_zero_options_t options;

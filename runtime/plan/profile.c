@@ -4,6 +4,9 @@
 #include <stdio.h>
 #include <string.h>
 
+/* Of a kernel, however little it does. */
+static const double least_ns = 1000;
+
 void zr_profile_defaults(zr_profile_t *out_profile) {
   memset(out_profile, 0, sizeof *out_profile);
   (void)snprintf(out_profile->source, sizeof out_profile->source, "built-in");
@@ -24,7 +27,9 @@ void zr_profile_defaults(zr_profile_t *out_profile) {
 
 double zr_profile_curve_ns(const zr_profile_curve_t *curve, double work) {
   int last = curve->n_points - 1, i = 0;
-  if (work <= curve->work[0]) return curve->ns[0] * sqrt(fmax(work, 0) / curve->work[0]);
+  if (work <= curve->work[0]) {
+    return fmax(curve->ns[0] * work / curve->work[0], fmin(curve->ns[0], least_ns));
+  }
   if (work >= curve->work[last]) return curve->ns[last] * work / curve->work[last];
   while (work > curve->work[i + 1]) i++;
   double share = log(work / curve->work[i]) / log(curve->work[i + 1] / curve->work[i]);

@@ -52,8 +52,8 @@ typedef struct {
 
 /* The built-in numbers: a slow machine, so that a plan looks late rather than early. */
 void zr_profile_defaults(zr_profile_t *out_profile);
-/* Interpolated between points by powers; below the first point the time of the first point scaled
- * by half the power of the work, above the last one its rate. The curve has points. */
+/* Interpolated between points by powers; beyond them at the rate of the nearest one, but no less
+ * than a microsecond. The curve has points. */
 double zr_profile_curve_ns(const zr_profile_curve_t *curve, double work);
 /* Adds a point in its place. Points beyond ZR_PROFILE_POINTS, of no work or of no time: false. */
 bool zr_profile_curve_add(zr_profile_curve_t *curve, double work, double ns);

@@ -14,6 +14,7 @@ COMMANDS = {  # subcommand -> words that its rows must have
     "copy": ["memcpy, 1 thread", "host to device, its stream", "both ways at once"],
     "adam": ["fp32 AdamW, 28 B/param", "bf16 AdamW, bf16 gradients, 26 B/param"],
     "comm": ["all_gather 64 KiB", "reduce_scatter fp32", "all_reduce 1 KiB"],
+    "calibrate": ["memcpy, all threads", "linear, fp32", "head_loss, bf16", "adamw, fp32"],
     "step": ["linear_grad_w", "attention", "head_loss", "adamw"],
 }
 FACTS = {"step": ["step_s", "bound_s", "step_over_bound", "products_s", "copy_gbps"]}
@@ -88,6 +89,7 @@ def check_wrong(words):
 
 with tempfile.TemporaryDirectory() as scratch:
     os.environ["TMPDIR"] = scratch
+    os.environ["XDG_CACHE_HOME"] = os.path.join(scratch, "cache")
     for subcommand in COMMANDS:
         check_command(subcommand, scratch, 1)
     check_command("adam", scratch, 1, ["--all"])
@@ -97,7 +99,9 @@ with tempfile.TemporaryDirectory() as scratch:
             check_command(subcommand, scratch, 2)
     for wrong in WRONG:
         check_wrong(wrong)
-    check(os.listdir(scratch) in ([], ["out.json"]), "left behind: %s" % os.listdir(scratch))
+    left = sorted(set(os.listdir(scratch)) - {"out.json"})
+    check(left == ["cache"], "left behind: %s" % left)
+    check(os.listdir(scratch + "/cache/zerorun") == ["profile.json"], "no profile where it belongs")
 if start(["--help"]).returncode != 0:
     failures.append("--help")
 for failure in failures:
