@@ -5,6 +5,7 @@
 
 #include "runtime/base/half.h"
 #include "runtime/base/rng.h"
+#include "tests/support/memdisk.h"
 
 void machine_world_open(machine_world_t *world) {
   memset(world, 0, sizeof *world);
@@ -33,7 +34,8 @@ void machine_defaults(machine_options_t *out_options) {
                                      .n_threads = 1,
                                      .delay_max_ns = 60000,
                                      .poison = -1,
-                                     .max_grad_norm = 1.0};
+                                     .max_grad_norm = 1.0,
+                                     .chunk_elems = 1024};
 }
 
 /* --- the model and its data ------------------------------------------------------------------ */
@@ -78,6 +80,10 @@ void machine_zero_options(const machine_options_t *o, int n_ranks, const zr_kern
   out_zero->optimizer = o->optimizer;
   out_zero->no_momentum = o->momentum == 0;
   out_zero->state_dtype = o->state_dtype;
+  out_zero->home = o->home;
+  out_zero->ratio = o->ratio;
+  out_zero->chunk_elems = o->chunk_elems;
+  out_zero->n_slots = o->n_slots;
   out_zero->kern_ops = kern_ops;
   out_zero->kern = kern;
   out_zero->n_workers = o->n_threads;
@@ -103,14 +109,27 @@ static zr_status_t fetch(void *context, int plan, int64_t iteration, int64_t mic
 
 /* --- first contents -------------------------------------------------------------------------- */
 
+/* `elems` elements from the first that this rank holds, wherever they live. */
+static void upload_held(machine_t *m, size_t index, int held, const void *source, int64_t elems,
+                        int64_t item) {
+  const char *at = source;
+  for (int64_t elem = 0; elem < elems;) {
+    const zr_zero_place_t place = zr_zero_place(m->zero, index, held, elem);
+    const int64_t n = place.elems < elems - elem ? place.elems : elems - elem;
+    assert_ok(zr_exec_upload(m->exec, place.buffer, place.offset, at + elem * item, n * item));
+    elem += n;
+  }
+}
+
 /* Parameters in the plan's type, and what they leave of their fp32 masters. */
-static void upload_masters(machine_t *m, const zr_zero_unit_t *unit, const float *flat) {
+static void upload_masters(machine_t *m, size_t index, const float *flat) {
+  const zr_zero_unit_t *unit = &m->zero->unit[index];
   const int64_t n = unit->flat_elems, shard = unit->shard_elems;
   const int64_t first = unit->param_sharded ? m->rank * shard : 0;
   const int64_t elems = unit->param_sharded ? shard : n;
   const zr_dtype_t dtype = m->zero->options.run.dtype;
   if (dtype == ZR_F32) {
-    assert_ok(zr_exec_upload(m->exec, unit->param, 0, flat + first, elems * 4));
+    upload_held(m, index, ZR_HELD_PARAM, flat + first, elems, 4);
     return;
   }
   uint16_t *high = calloc((size_t)n, sizeof *high);
@@ -123,8 +142,8 @@ static void upload_masters(machine_t *m, const zr_zero_unit_t *unit, const float
   const int64_t own = unit->optimizer_sharded ? m->rank * shard : 0;
   const int64_t n_own = unit->optimizer_sharded ? shard : n;
   const void *rest = dtype == ZR_BF16 ? (const void *)(low + own) : (const void *)(flat + own);
-  assert_ok(zr_exec_upload(m->exec, unit->param, 0, high + first, elems * 2));
-  assert_ok(zr_exec_upload(m->exec, unit->low, 0, rest, n_own * (dtype == ZR_BF16 ? 2 : 4)));
+  upload_held(m, index, ZR_HELD_PARAM, high + first, elems, 2);
+  upload_held(m, index, ZR_HELD_LOW, rest, n_own, dtype == ZR_BF16 ? 2 : 4);
   free(high);
   free(low);
 }
@@ -140,12 +159,14 @@ static void upload_unit(machine_t *m, size_t index) {
     for (int64_t i = 0; i < place->elems; i++)
       flat[place->begin + i] = zr_model_initial(&zero->options.model, 5, tensor, i);
   }
-  upload_masters(m, unit, flat);
+  upload_masters(m, index, flat);
   free(flat);
   zr_kern_layout_t *layout = NULL;
   int64_t bytes = 0;
   assert_ok(zr_zero_layout(zero, index, &layout, &bytes));
-  assert_ok(zr_exec_upload(m->exec, unit->layout, 0, layout, bytes));
+  if (unit->layout >= 0) assert_ok(zr_exec_upload(m->exec, unit->layout, 0, layout, bytes));
+  if (unit->away_layout >= 0)
+    assert_ok(zr_exec_upload(m->exec, unit->away_layout, 0, layout, bytes));
   zr_alloc_free(&m->alloc, layout);
 }
 
@@ -177,6 +198,8 @@ static void upload_control(machine_t *m) {
   optimizer_control(&m->options, &control);
   if (m->options.scaling.initial > 0) zr_control_scale_init(&control);
   assert_ok(zr_exec_upload(m->exec, m->zero->control, 0, &control, sizeof control));
+  if (m->zero->control_away >= 0)
+    assert_ok(zr_exec_upload(m->exec, m->zero->control_away, 0, &control, sizeof control));
   assert_ok(zr_exec_upload(m->exec, m->zero->control_eval, 0, &control, sizeof control));
 }
 
@@ -215,7 +238,12 @@ static void compile(machine_t *m) {
 static void exec_options(machine_t *m, zr_exec_options_t *out_options) {
   zr_exec_defaults(out_options);
   out_options->program = m->zero->program;
-  out_options->control_buffer[MACHINE_STEP] = m->zero->control;
+  out_options->control_buffer[MACHINE_STEP] =
+      m->zero->control_away >= 0 ? m->zero->control_away : m->zero->control;
+  out_options->disk_ops = m->disk_ops;
+  out_options->disk = m->disk;
+  out_options->host_map = zr_host_map;
+  out_options->host_unmap = zr_host_unmap;
   out_options->hal_ops = m->hal_ops;
   out_options->hal = m->hal;
   out_options->comm_ops = m->comm_ops;
@@ -240,6 +268,29 @@ static void open_device(machine_t *m) {
   assert_ok(zr_hal_fault_open(&m->alloc, &fault, m->hal_ops, m->hal, &m->hal_ops, &m->hal));
 }
 
+static void open_disk(machine_t *m) {
+  const int64_t bytes = m->step->arena_bytes[ZR_TIER_DISK];
+  if (bytes == 0) return;
+  if (m->options.disk == MACHINE_MEMORY) {
+    const memdisk_options_t late = {.delay_seed = m->options.delay_seed,
+                                    .delay_max_ns = m->options.delay_max_ns};
+    assert_ok(memdisk_open(&m->alloc, bytes, &late, &m->disk_ops, &m->disk));
+    return;
+  }
+  const char *path[] = {"."};
+  const zr_disk_options_t disk = {
+      .kind = m->options.disk == MACHINE_URING ? ZR_DISK_AUTO : ZR_DISK_POSIX,
+      .path = path,
+      .n_paths = 1,
+      .bytes = bytes,
+      .node_bytes = bytes,
+      .block_bytes = 16384,
+      .queue_depth = m->options.queue_depth,
+      .checksums = true,
+      .rank = m->rank};
+  assert_ok(zr_disk_open(&m->alloc, &disk, &m->disk_ops, &m->disk));
+}
+
 void machine_open(machine_t *m, const machine_options_t *options, const machine_world_t *world) {
   begin_machine(m, options);
   m->owns_comm = world == NULL;
@@ -255,6 +306,7 @@ void machine_open(machine_t *m, const machine_options_t *options, const machine_
   open_device(m);
   assert_ok(zr_pool_create(&m->alloc, options->n_threads, &m->pool));
   compile(m);
+  open_disk(m);
   zr_exec_options_t exec;
   exec_options(m, &exec);
   assert_ok(zr_exec_create(&m->alloc, &exec, &m->exec));
@@ -288,8 +340,10 @@ static void break_parameter(machine_t *m, uint32_t *kept, bool broken) {
   if (unit->param_sharded && m->rank != 0) return;
   assert_ok(zr_exec_wait(m->exec));
   const uint32_t bad = 0x7fc07fc0u; /* not a number in fp32, nor in each half in bf16 and fp16 */
-  if (broken) assert_ok(zr_exec_download(m->exec, unit->param, 0, kept, sizeof *kept));
-  assert_ok(zr_exec_upload(m->exec, unit->param, 0, broken ? &bad : kept, sizeof *kept));
+  const zr_zero_place_t place = zr_zero_place(m->zero, 1, ZR_HELD_PARAM, 0);
+  if (broken) assert_ok(zr_exec_download(m->exec, place.buffer, place.offset, kept, sizeof *kept));
+  assert_ok(
+      zr_exec_upload(m->exec, place.buffer, place.offset, broken ? &bad : kept, sizeof *kept));
 }
 
 /* The record of a step is read when the next one has been started. */
@@ -310,6 +364,7 @@ void machine_run(machine_t *m, int n_steps, zr_step_record_t *out_record) {
 
 void machine_close(machine_t *m) {
   zr_exec_destroy(m->exec);
+  if (m->disk != NULL) m->disk_ops->close(m->disk);
   zr_zero_destroy(m->zero);
   zr_pool_destroy(m->pool);
   if (m->hal != NULL) m->hal_ops->close(m->hal);

@@ -24,6 +24,9 @@ typedef struct {
 void machine_world_open(machine_world_t *world);
 void machine_world_close(machine_world_t *world);
 
+/* A disk in memory, whose transfers may be late, or the tiers' own. */
+typedef enum { MACHINE_MEMORY = 0, MACHINE_URING, MACHINE_POSIX } machine_disk_t;
+
 typedef struct {
   zr_arch_t arch;
   int stage, order;
@@ -45,6 +48,11 @@ typedef struct {
   double momentum;      /* SGD; 0: none */
   bool nesterov;
   zr_dtype_t state_dtype; /* 0: fp32 */
+  zr_homes_t home;
+  double ratio;
+  int64_t chunk_elems, n_slots;
+  int disk;        /* machine_disk_t, where something lives on disk */
+  int queue_depth; /* 0: the tier's own */
 } machine_options_t;
 
 typedef struct {
@@ -61,6 +69,8 @@ typedef struct {
   zr_pool_t *pool;
   zr_zero_t *zero;
   zr_plan_t *step; /* zero's */
+  const zr_disk_ops_t *disk_ops;
+  zr_disk_t *disk;
   zr_exec_t *exec;
   int64_t iteration; /* last one started */
 } machine_t;

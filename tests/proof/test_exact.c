@@ -6,6 +6,7 @@
 #include <stdlib.h>
 
 #include "tests/proof/machine.h"
+#include "tests/proof/pairs.h"
 
 enum {
   ARCH,
@@ -19,17 +20,8 @@ enum {
   DELAY,
   N_SETTINGS,
   N_STEPS = 6,
-  SKIPPED = 5,
-  MAX_VALUES = 4,
-  MAX_ROWS = 64
+  SKIPPED = 5
 };
-
-typedef struct {
-  int n_values[N_SETTINGS];
-  int64_t value[N_SETTINGS][MAX_VALUES];
-  int row[MAX_ROWS][N_SETTINGS]; /* positions in value */
-  int n_rows;
-} table_t;
 
 /* With fp16 the scale begins so high that some of the steps overflow. */
 typedef struct {
@@ -51,85 +43,33 @@ static const int64_t archs[] = {ZR_ARCH_GPT2, ZR_ARCH_LLAMA, ZR_ARCH_QWEN2, ZR_A
 enum { N_ARCHS = sizeof archs / sizeof archs[0] };
 static double max_grad_norm[ZR_N_ARCHS]; /* by architecture */
 
-static void set_values(table_t *table, int setting, int n, const int64_t *value) {
-  table->n_values[setting] = n;
-  memcpy(table->value[setting], value, (size_t)n * sizeof *value);
-}
-
 /* Every 2^a that divides G, if sums over this many ranks stay nodes of the one tree. */
-static void set_groups(table_t *table, int64_t n_micro) {
+static void set_groups(pairs_t *table, int64_t n_micro) {
   const bool power_of_two = (world.n_ranks & (world.n_ranks - 1)) == 0;
   int n = 0;
-  int64_t group[MAX_VALUES];
-  for (int64_t a = 0; n < MAX_VALUES && n_micro % ((int64_t)1 << a) == 0; a++) {
+  int64_t group[PAIRS_MAX_VALUES];
+  for (int64_t a = 0; n < PAIRS_MAX_VALUES && n_micro % ((int64_t)1 << a) == 0; a++) {
     if (power_of_two || n_micro == (int64_t)1 << a) group[n++] = a;
   }
-  set_values(table, GROUP, n, group);
+  pairs_set(table, GROUP, n, group);
 }
 
-typedef struct {
-  bool seen[N_SETTINGS][N_SETTINGS][MAX_VALUES][MAX_VALUES];
-} pairs_t;
-
-static int n_new(const pairs_t *pairs, const int *row, int n_set, int setting, int value) {
-  int n = 0;
-  for (int s = 0; s < n_set; s++) n += !pairs->seen[s][setting][row[s]][value];
-  return n;
-}
-
-/* The first uncovered pair, then for each other setting the value that covers most; false when
- * every pair is there. */
-static bool next_row(const table_t *table, const pairs_t *pairs, int *row) {
-  int first[4] = {-1, -1, 0, 0};
-  for (int a = 0; a < N_SETTINGS && first[0] < 0; a++)
-    for (int b = a + 1; b < N_SETTINGS && first[0] < 0; b++)
-      for (int x = 0; x < table->n_values[a] && first[0] < 0; x++)
-        for (int y = 0; y < table->n_values[b] && first[0] < 0; y++)
-          if (!pairs->seen[a][b][x][y]) first[0] = a, first[1] = b, first[2] = x, first[3] = y;
-  if (first[0] < 0) return false;
-  for (int s = 0; s < N_SETTINGS; s++) {
-    int best = 0, most = -1;
-    for (int k = 0; k < table->n_values[s]; k++) {
-      const int value = (k + table->n_rows) % table->n_values[s]; /* ties take turns */
-      const int n = n_new(pairs, row, s, s, value);
-      if (n > most) most = n, best = value;
-    }
-    if (s == first[0]) best = first[2];
-    if (s == first[1]) best = first[3];
-    row[s] = best;
-  }
-  return true;
-}
-
-static void cover_pairs(table_t *table) {
-  static pairs_t pairs;
-  memset(&pairs, 0, sizeof pairs);
-  table->n_rows = 0;
-  int row[N_SETTINGS] = {0};
-  while (next_row(table, &pairs, row)) {
-    assert_true(table->n_rows < MAX_ROWS);
-    memcpy(table->row[table->n_rows++], row, sizeof row);
-    for (int a = 0; a < N_SETTINGS; a++)
-      for (int b = a + 1; b < N_SETTINGS; b++) pairs.seen[a][b][row[a]][row[b]] = true;
-  }
-}
-
-static void make_table(table_t *table, int64_t n_leaves) {
-  set_values(table, ARCH, N_ARCHS, archs);
-  set_values(table, STAGE, 4, (int64_t[]){0, 1, 2, 3});
-  set_values(table, ORDER, 2, (int64_t[]){ZR_ORDER_DEPTH, ZR_ORDER_BREADTH});
+static void make_table(pairs_t *table, int64_t n_leaves) {
+  pairs_set(table, ARCH, N_ARCHS, archs);
+  pairs_set(table, STAGE, 4, (int64_t[]){0, 1, 2, 3});
+  pairs_set(table, ORDER, 2, (int64_t[]){ZR_ORDER_DEPTH, ZR_ORDER_BREADTH});
   set_groups(table, n_leaves / world.n_ranks);
-  set_values(table, PREFETCH, 4, (int64_t[]){0, 1, 2, 3});
-  set_values(table, RECOMPUTE, 3,
-             (int64_t[]){ZR_RECOMPUTE_NONE, ZR_RECOMPUTE_ATTENTION, ZR_RECOMPUTE_FULL});
-  set_values(table, THREADS, 4, (int64_t[]){1, 2, 3, 8});
-  set_values(table, MODE, 2, (int64_t[]){0, 1});
-  set_values(table, DELAY, 3, (int64_t[]){0, 1, 2});
+  pairs_set(table, PREFETCH, 4, (int64_t[]){0, 1, 2, 3});
+  pairs_set(table, RECOMPUTE, 3,
+            (int64_t[]){ZR_RECOMPUTE_NONE, ZR_RECOMPUTE_ATTENTION, ZR_RECOMPUTE_FULL});
+  pairs_set(table, THREADS, 4, (int64_t[]){1, 2, 3, 8});
+  pairs_set(table, MODE, 2, (int64_t[]){0, 1});
+  pairs_set(table, DELAY, 3, (int64_t[]){0, 1, 2});
 #if defined(__SANITIZE_THREAD__) || defined(__SANITIZE_ADDRESS__)
-  set_values(table, THREADS, 2, (int64_t[]){1, 3});
-  set_values(table, PREFETCH, 2, (int64_t[]){0, 2});
+  pairs_set(table, THREADS, 2, (int64_t[]){1, 3});
+  pairs_set(table, PREFETCH, 2, (int64_t[]){0, 2});
 #endif
-  cover_pairs(table);
+  pairs_cover(table, N_SETTINGS);
 }
 
 static void set_types(machine_options_t *options) {
@@ -138,10 +78,10 @@ static void set_types(machine_options_t *options) {
   options->scaling = types->scaling;
 }
 
-static void options_of(const table_t *table, int row, int64_t n_leaves,
+static void options_of(const pairs_t *table, int row, int64_t n_leaves,
                        machine_options_t *out_options) {
   int64_t v[N_SETTINGS];
-  for (int s = 0; s < N_SETTINGS; s++) v[s] = table->value[s][table->row[row][s]];
+  for (int s = 0; s < N_SETTINGS; s++) v[s] = pairs_value(table, row, s);
   machine_defaults(out_options);
   set_types(out_options);
   out_options->arch = (zr_arch_t)v[ARCH];
@@ -230,7 +170,7 @@ static void check_reference(const zr_step_record_t *record) {
   check_scale(record);
 }
 
-static void check_row(const table_t *table, int row, int64_t n_leaves,
+static void check_row(const pairs_t *table, int row, int64_t n_leaves,
                       const zr_step_record_t want[ZR_N_ARCHS][N_STEPS]) {
   machine_options_t options;
   options_of(table, row, n_leaves, &options);
@@ -251,7 +191,7 @@ static void check_row(const table_t *table, int row, int64_t n_leaves,
 static void check_leaves(int64_t n_leaves) {
   if (n_leaves % world.n_ranks != 0) return;
   static zr_step_record_t want[ZR_N_ARCHS][N_STEPS];
-  table_t table;
+  pairs_t table;
   make_table(&table, n_leaves);
   if (table.n_values[GROUP] == 0) return; /* no node of the one tree: bits of its own */
   for (int i = 0; i < N_ARCHS; i++) {
