@@ -21,12 +21,12 @@ typedef struct {
   const zr_plan_t *plan;
   const zr_sim_options_t *options;
   sim_stream_t stream[ZR_N_STREAMS];
-  int32_t *list[ZR_N_STREAMS]; /* operations of a stream in order */
-  double *op_end_ns;           /* [n_ops]: last execution's */
-  double *exec_end_ns;         /* [n_executions] */
-  int64_t *exec_left;          /* [n_executions]: operations not yet done */
-  int32_t record;              /* the operation that writes a step's record; -1 */
-  int64_t record_done;         /* executions that have written it */
+  int32_t *list[ZR_N_STREAMS];           /* operations of a stream in order */
+  double *op_begin_ns[2], *op_end_ns[2]; /* [n_ops]: of even and odd executions */
+  double *exec_end_ns;                   /* [n_executions] */
+  int64_t *exec_left;                    /* [n_executions]: operations not yet done */
+  int32_t record;                        /* the operation that writes a step's record; -1 */
+  int64_t record_done;                   /* executions that have written it */
   double now_ns;
   int64_t n_left;
   /* sums over the measured executions */
@@ -44,7 +44,7 @@ static int32_t next_op(const sim_t *sim, int s, int64_t *out_execution) {
   return sim->list[s][sim->stream[s].n_begun % per_execution];
 }
 
-/* --- begin ----------------------------------------------------------------------------------- */
+/* --- ready ----------------------------------------------------------------------------------- */
 
 static bool is_done(const sim_t *sim, int32_t op, int64_t execution) {
   int s = sim->plan->op[op].stream;
@@ -72,27 +72,67 @@ static bool is_ready(const sim_t *sim, int s) {
   return true;
 }
 
-/* As the executor counts: compute idled since its last operation; the stream whose awaited
- * operation ended last, in that time, is the one it was exposed to. */
-static void note_idle(sim_t *sim, int32_t op, int64_t execution) {
-  double since_ns = sim->stream[ZR_STREAM_COMPUTE].end_ns, last_ns = since_ns;
-  int last = -1;
-  if (!measures(sim, execution)) return;
+/* --- who compute waited for ------------------------------------------------------------------ */
+
+enum { MAX_CAUSES = 8 };
+
+/* An operation of one execution that has ended. op -1: none. */
+typedef struct {
+  int32_t op;
+  int64_t execution;
+  double end_ns;
+} ended_t;
+
+static void consider(const sim_t *sim, int32_t op, int64_t execution, double until_ns,
+                     ended_t *last) {
+  if (execution < 0) return;
+  double end_ns = sim->op_end_ns[execution % 2][op];
+  if (end_ns > last->end_ns && end_ns <= until_ns) *last = (ended_t){op, execution, end_ns};
+}
+
+/* Of all that the operation waited for, what ended last, if it ended after since_ns. */
+static ended_t last_awaited(const sim_t *sim, int32_t op, int64_t execution, double since_ns,
+                            double until_ns) {
+  ended_t last = {.op = -1, .end_ns = since_ns};
   for (int w = 0; w < sim->plan->op[op].n_waits; w++) {
     const zr_wait_t *wait = &sim->plan->op[op].wait[w];
-    int s = sim->plan->op[wait->op].stream;
-    if (s == ZR_STREAM_COMPUTE || execution < wait->back) continue;
-    if (sim->op_end_ns[wait->op] <= last_ns) continue;
-    last = s;
-    last_ns = sim->op_end_ns[wait->op];
+    if (sim->plan->op[wait->op].stream == sim->plan->op[op].stream) continue;
+    consider(sim, wait->op, execution - wait->back, until_ns, &last);
   }
-  double idle_ns = sim->now_ns - since_ns;
-  if (last >= 0) {
-    sim->exposed_ns[last] += idle_ns;
-  } else {
-    sim->idle_ns += idle_ns;
+  return last;
+}
+
+/* The same for one that has run: it waited for the one before it on its stream, too. */
+static ended_t cause_of(const sim_t *sim, const ended_t *of, double since_ns, double begin_ns) {
+  ended_t last = last_awaited(sim, of->op, of->execution, since_ns, begin_ns);
+  int s = sim->plan->op[of->op].stream;
+  int32_t index = sim->plan->op[of->op].stream_index, n = sim->plan->stream_ops[s];
+  int32_t before = sim->list[s][index > 0 ? index - 1 : n - 1];
+  consider(sim, before, of->execution - (index == 0), begin_ns, &last);
+  return last;
+}
+
+/* As the executor counts it (runtime/exec/exposed.c): going back from what compute waited for, each
+ * operation is blamed from its begin on, and what lies before is its own cause's. */
+static void note_idle(sim_t *sim, int32_t op, int64_t execution) {
+  double since_ns = sim->stream[ZR_STREAM_COMPUTE].end_ns, until_ns = sim->now_ns;
+  if (!measures(sim, execution)) return;
+  ended_t at = last_awaited(sim, op, execution, since_ns, until_ns);
+  if (at.op < 0) sim->idle_ns += until_ns - since_ns;
+  for (int n = 1; at.op >= 0; n++) {
+    double from_ns = sim->op_begin_ns[at.execution % 2][at.op];
+    ended_t cause = {.op = -1};
+    if (from_ns > since_ns && from_ns <= until_ns && n < MAX_CAUSES) {
+      cause = cause_of(sim, &at, since_ns, from_ns);
+    }
+    if (cause.op < 0) from_ns = since_ns;
+    sim->exposed_ns[sim->plan->op[at.op].stream] += until_ns - from_ns;
+    until_ns = from_ns;
+    at = cause;
   }
 }
+
+/* --- begin ----------------------------------------------------------------------------------- */
 
 static void begin(sim_t *sim, int s) {
   int64_t execution;
@@ -101,7 +141,7 @@ static void begin(sim_t *sim, int s) {
   if (s == ZR_STREAM_COMPUTE) note_idle(sim, op, execution);
   stream->runs = true;
   stream->left_ns = (double)sim->options->demand[op].alone_ns;
-  stream->begin_ns = sim->now_ns;
+  stream->begin_ns = sim->op_begin_ns[execution % 2][op] = sim->now_ns;
   stream->n_begun++;
 }
 
@@ -146,7 +186,7 @@ static void end(sim_t *sim, int s) {
   int32_t op = sim->list[s][stream->n_done % per_execution];
   stream->runs = false;
   stream->n_done++;
-  stream->end_ns = sim->op_end_ns[op] = sim->now_ns;
+  stream->end_ns = sim->op_end_ns[execution % 2][op] = sim->now_ns;
   sim->n_left--;
   note_end(sim, s, op, execution);
 }
@@ -220,7 +260,10 @@ static zr_status_t open(sim_t *sim) {
   for (int s = 0; s < ZR_N_STREAMS; s++) {
     ZR_TRY(zr_alloc_get(plan->alloc, (size_t)plan->stream_ops[s], sizeof(int32_t), &sim->list[s]));
   }
-  ZR_TRY(zr_alloc_get(plan->alloc, plan->n_ops, sizeof(double), &sim->op_end_ns));
+  for (int i = 0; i < 2; i++) {
+    ZR_TRY(zr_alloc_get(plan->alloc, plan->n_ops, sizeof(double), &sim->op_begin_ns[i]));
+    ZR_TRY(zr_alloc_get(plan->alloc, plan->n_ops, sizeof(double), &sim->op_end_ns[i]));
+  }
   ZR_TRY(zr_alloc_get(plan->alloc, (size_t)n_executions, sizeof(double), &sim->exec_end_ns));
   ZR_TRY(zr_alloc_get(plan->alloc, (size_t)n_executions, sizeof(int64_t), &sim->exec_left));
   for (size_t i = 0; i < plan->n_ops; i++) {
@@ -234,7 +277,10 @@ static zr_status_t open(sim_t *sim) {
 
 static void close_all(sim_t *sim) {
   for (int s = 0; s < ZR_N_STREAMS; s++) zr_alloc_free(sim->plan->alloc, sim->list[s]);
-  zr_alloc_free(sim->plan->alloc, sim->op_end_ns);
+  for (int i = 0; i < 2; i++) {
+    zr_alloc_free(sim->plan->alloc, sim->op_begin_ns[i]);
+    zr_alloc_free(sim->plan->alloc, sim->op_end_ns[i]);
+  }
   zr_alloc_free(sim->plan->alloc, sim->exec_end_ns);
   zr_alloc_free(sim->plan->alloc, sim->exec_left);
 }

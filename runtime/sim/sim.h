@@ -25,7 +25,8 @@ typedef struct {
   int64_t step_ns;               /* between ends of executions, once the first ones have worn off */
   int64_t first_ns;              /* of the first execution, from its begin to its end */
   int64_t busy_ns[ZR_N_STREAMS]; /* in a step: from begin to end of operations, slowed or not */
-  int64_t exposed_ns[ZR_N_STREAMS]; /* compute's idle time in a step while waiting for the stream */
+  int64_t exposed_ns[ZR_N_STREAMS]; /* compute's idle time in a step, by the stream that it waited
+                                       for in the end: zr_exec_stats_t's */
   int64_t idle_ns;    /* compute's other idle time in a step: for the loop, for space of streams */
   int64_t crowded_ns; /* time that compute's operations in a step took beyond their time alone */
   int64_t peak_bytes[ZR_N_TIERS]; /* highest byte touched: at most the plan's peak */

@@ -81,6 +81,25 @@ static void two_streams(sim_case_t *c, zr_stream_id_t first, zr_stream_id_t seco
   place(c);
 }
 
+/* read -> h2d -> compute, each waiting for the one before it: compute's wait is blamed on the read
+ * until the copy begins, and on the copy then. */
+static void test_who_compute_waited_for(void **state) {
+  (void)state;
+  sim_case_t c;
+  begin_case(&c, NULL);
+  int32_t p = make_buffer(c.plan, "p", 16, true), x = make_buffer(c.plan, "x", 16, false);
+  int32_t y = make_buffer(c.plan, "y", 16, false);
+  make_op(c.plan, ZR_OP_ADD, ZR_STREAM_READ, 0, 16, 3, p, p, x);
+  make_op(c.plan, ZR_OP_ADD, ZR_STREAM_H2D, 0, 16, 3, x, x, y);
+  make_op(c.plan, ZR_OP_ADD, ZR_STREAM_COMPUTE, 0, 16, 3, y, y, p);
+  place(&c);
+  take(&c, (const int64_t[]){40, 10, 20}, NULL);
+  assert_int_equal(run(&c), 70);
+  assert_int_equal(c.result.exposed_ns[ZR_STREAM_READ], 40);
+  assert_int_equal(c.result.exposed_ns[ZR_STREAM_H2D], 10);
+  end_case(&c);
+}
+
 static void test_overlap_takes_the_longer(void **state) {
   (void)state;
   sim_case_t c;
@@ -302,11 +321,17 @@ static void test_no_memory(void **state) {
 
 int main(void) {
   const struct CMUnitTest tests[] = {
-      cmocka_unit_test(test_a_chain_takes_its_sum), cmocka_unit_test(test_overlap_takes_the_longer),
-      cmocka_unit_test(test_a_drive_is_shared),     cmocka_unit_test(test_cores_are_shared),
-      cmocka_unit_test(test_memory_is_shared),      cmocka_unit_test(test_steps_ahead),
-      cmocka_unit_test(test_random_plans),          cmocka_unit_test(test_bytes_are_the_plans),
-      cmocka_unit_test(test_a_circle_is_an_error),  cmocka_unit_test(test_no_memory),
+      cmocka_unit_test(test_a_chain_takes_its_sum),
+      cmocka_unit_test(test_who_compute_waited_for),
+      cmocka_unit_test(test_overlap_takes_the_longer),
+      cmocka_unit_test(test_a_drive_is_shared),
+      cmocka_unit_test(test_cores_are_shared),
+      cmocka_unit_test(test_memory_is_shared),
+      cmocka_unit_test(test_steps_ahead),
+      cmocka_unit_test(test_random_plans),
+      cmocka_unit_test(test_bytes_are_the_plans),
+      cmocka_unit_test(test_a_circle_is_an_error),
+      cmocka_unit_test(test_no_memory),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }
