@@ -216,37 +216,105 @@ static void test_parts_after_a_step(void **state) {
   mini_close(&mini);
 }
 
+/* --- large ones --- */
+
+/* A program of one plan with persistent buffers on disk, host and device, and whatever copies. */
+typedef struct {
+  mini_t mini;
+  zr_plan_t *plan;
+  int32_t disk, host, device;
+} large_t;
+
+enum { LARGE_BYTES = 9 << 20 };
+
+static void large_open(large_t *l) {
+  memset(l, 0, sizeof *l);
+  mini_open_backends(&l->mini, NULL, NULL);
+  zr_alloc_t *alloc = &l->mini.alloc;
+  assert_ok(zr_program_create(alloc, &l->mini.program));
+  assert_ok(zr_plan_create(alloc, "large", 1, &l->plan));
+  int32_t *const buffer[] = {&l->device, &l->host, &l->disk};
+  for (int tier = 0; tier < ZR_N_TIERS; tier++) {
+    assert_ok(zr_plan_add_buffer(l->plan, zr_tier_name((zr_tier_t)tier), (zr_tier_t)tier,
+                                 ZR_CATEGORY_PARAM, ZR_U8, LARGE_BYTES, true, buffer[tier]));
+  }
+}
+
+static void large_copy(large_t *l, int32_t kind, zr_operand_t from, zr_operand_t to) {
+  const zr_op_desc_t desc = {.kind = kind,
+                             .unit = -1,
+                             .micro = -1,
+                             .attr = {from.bytes},
+                             .n_operands = 2,
+                             .operand = {from, to}};
+  assert_ok(zr_plan_add_op(l->plan, &desc, NULL));
+}
+
+static void large_start(large_t *l) {
+  zr_place_options_t place;
+  zr_place_defaults(&place);
+  assert_ok(zr_program_add(l->mini.program, l->plan));
+  assert_ok(zr_program_compile(l->mini.program, &place));
+  assert_ok(memdisk_open(&l->mini.alloc, LARGE_BYTES, NULL, &l->mini.disk_ops, &l->mini.disk));
+  mini_fill_options(&l->mini);
+  assert_ok(zr_exec_create(&l->mini.alloc, &l->mini.options, &l->mini.exec));
+}
+
+static char *large_bytes(void) {
+  char *bytes = malloc(LARGE_BYTES);
+  assert_non_null(bytes);
+  for (int64_t i = 0; i < LARGE_BYTES; i++) bytes[i] = (char)(i ^ i >> 9);
+  return bytes;
+}
+
 /* More than the executor's own buffer holds. */
 static void test_a_large_buffer_on_disk(void **state) {
   (void)state;
-  enum { BYTES = 9 << 20, AT = 1234567 };
-  mini_t mini;
-  mini_open_backends(&mini, NULL, NULL);
-  zr_plan_t *plan;
-  int32_t buffer;
-  assert_ok(zr_program_create(&mini.alloc, &mini.program));
-  assert_ok(zr_plan_create(&mini.alloc, "empty", 1, &plan));
-  assert_ok(zr_plan_add_buffer(plan, "large", ZR_TIER_DISK, ZR_CATEGORY_PARAM, ZR_U8, BYTES, true,
-                               &buffer));
-  assert_ok(zr_program_add(mini.program, plan));
-  zr_place_options_t place;
-  zr_place_defaults(&place);
-  assert_ok(zr_program_compile(mini.program, &place));
-  assert_ok(memdisk_open(&mini.alloc, BYTES, NULL, &mini.disk_ops, &mini.disk));
-  mini_fill_options(&mini);
-  assert_ok(zr_exec_create(&mini.alloc, &mini.options, &mini.exec));
-  char *sent = malloc(BYTES), *got = calloc(1, BYTES);
-  assert_true(sent != NULL && got != NULL);
-  for (int64_t i = 0; i < BYTES; i++) sent[i] = (char)(i ^ i >> 9);
-  assert_ok(zr_exec_upload(mini.exec, buffer, AT, sent + AT, BYTES - AT));
-  assert_ok(zr_exec_upload(mini.exec, buffer, 0, sent, AT));
-  assert_ok(zr_exec_download(mini.exec, buffer, 1, got + 1, BYTES - 1));
+  enum { AT = 1234567 };
+  large_t l;
+  large_open(&l);
+  large_start(&l);
+  char *sent = large_bytes(), *got = calloc(1, LARGE_BYTES);
+  assert_non_null(got);
+  assert_ok(zr_exec_upload(l.mini.exec, l.disk, AT, sent + AT, LARGE_BYTES - AT));
+  assert_ok(zr_exec_upload(l.mini.exec, l.disk, 0, sent, AT));
+  assert_ok(zr_exec_download(l.mini.exec, l.disk, 1, got + 1, LARGE_BYTES - 1));
   got[0] = sent[0];
-  assert_memory_equal(sent, got, BYTES);
+  assert_memory_equal(sent, got, LARGE_BYTES);
   free(sent);
   free(got);
-  mini_close(&mini);
+  mini_close(&l.mini);
 }
+
+/* From and to places that are no multiple of anything; nothing beside them is touched. */
+static void test_large_odd_copies(void **state) {
+  (void)state;
+  enum { BYTES = (5 << 20) + 13, UP = 77, DOWN = 3000001 };
+  large_t l;
+  large_open(&l);
+  large_copy(&l, ZR_OP_H2D, zr_operand_part(l.host, 5, BYTES, ZR_READ),
+             zr_operand_part(l.device, UP, BYTES, ZR_WRITE));
+  large_copy(&l, ZR_OP_D2H, zr_operand_part(l.device, UP, BYTES, ZR_READ),
+             zr_operand_part(l.host, DOWN, BYTES, ZR_WRITE));
+  large_start(&l);
+  char *sent = large_bytes(), *got = malloc(LARGE_BYTES), *expected = calloc(1, LARGE_BYTES);
+  assert_true(got != NULL && expected != NULL);
+  assert_ok(zr_exec_upload(l.mini.exec, l.host, 0, sent, LARGE_BYTES));
+  assert_ok(zr_exec_start(l.mini.exec, 0, 1));
+  assert_ok(zr_exec_wait(l.mini.exec));
+  memcpy(expected + UP, sent + 5, BYTES);
+  assert_ok(zr_exec_download(l.mini.exec, l.device, 0, got, LARGE_BYTES));
+  assert_memory_equal(expected, got, LARGE_BYTES);
+  memcpy(sent + DOWN, expected + UP, BYTES);
+  assert_ok(zr_exec_download(l.mini.exec, l.host, 0, got, LARGE_BYTES));
+  assert_memory_equal(sent, got, LARGE_BYTES);
+  free(sent);
+  free(got);
+  free(expected);
+  mini_close(&l.mini);
+}
+
+/* --- create --- */
 
 static void test_poison_reaches_every_tier(void **state) {
   (void)state;
@@ -328,6 +396,7 @@ int main(void) {
       cmocka_unit_test(test_fresh_states_on_disk_are_zero),
       cmocka_unit_test(test_parts_after_a_step),
       cmocka_unit_test(test_a_large_buffer_on_disk),
+      cmocka_unit_test(test_large_odd_copies),
       cmocka_unit_test(test_poison_reaches_every_tier),
       cmocka_unit_test(test_create_fails_at_every_allocation),
       cmocka_unit_test(test_exposed_time_is_the_slow_disks),
