@@ -5,7 +5,7 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "mini.h"
+#include "mini_tiers.h"
 
 /* --- measured times --- */
 
@@ -159,6 +159,36 @@ static void test_least_times(void **state) {
   mini_close(&mini);
 }
 
+/* A copy's bytes are what it moves, once; each is in the row of its stream. */
+static void test_copies_say_their_bytes(void **state) {
+  (void)state;
+  mini_t mini;
+  tiers_open(&mini, NULL);
+  mini.options.trace_plan = MINI_STEP;
+  mini.options.trace_first = 1;
+  mini.options.trace_count = 1;
+  tiers_start(&mini, NULL);
+  assert_ok(zr_exec_start(mini.exec, MINI_STEP, 1));
+  assert_ok(zr_exec_wait(mini.exec));
+  json_t *root = load_trace(&mini);
+  const json_t *events = json_object_get(root, "traceEvents");
+  int64_t of_stream[ZR_N_STREAMS] = {0};
+  for (size_t i = 0; i < json_array_size(events); i++) {
+    const json_t *event = json_array_get(events, i), *args = json_object_get(event, "args");
+    const int64_t stream = json_integer_value(json_object_get(event, "tid"));
+    if (strcmp(text_of(event, "ph"), "X") != 0) continue;
+    assert_in_range(stream, 0, ZR_N_STREAMS - 1);
+    of_stream[stream] += json_integer_value(json_object_get(args, "bytes"));
+  }
+  assert_int_equal(of_stream[ZR_STREAM_H2D], tiers_step_bytes[ZR_LINK_H2D]);
+  assert_int_equal(of_stream[ZR_STREAM_D2H], tiers_step_bytes[ZR_LINK_D2H]);
+  assert_int_equal(of_stream[ZR_STREAM_READ], tiers_step_bytes[ZR_LINK_DISK_READ]);
+  assert_int_equal(of_stream[ZR_STREAM_WRITE], tiers_step_bytes[ZR_LINK_DISK_WRITE]);
+  assert_true(of_stream[ZR_STREAM_HOST] > 0 && of_stream[ZR_STREAM_COMPUTE] > 0);
+  json_decref(root);
+  mini_close(&mini);
+}
+
 /* Compute waits for a delayed collective again and again: that time is comm's. */
 static void test_exposed_time_is_attributed(void **state) {
   (void)state;
@@ -293,6 +323,7 @@ int main(void) {
       cmocka_unit_test(test_trace_has_every_operation),
       cmocka_unit_test(test_trace_obeys_waits),
       cmocka_unit_test(test_least_times),
+      cmocka_unit_test(test_copies_say_their_bytes),
       cmocka_unit_test(test_exposed_time_is_attributed),
       cmocka_unit_test(test_virtual_time),
   };

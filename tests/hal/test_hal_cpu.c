@@ -1,3 +1,4 @@
+#include <dirent.h>
 #include <pthread.h>
 #include <sys/resource.h>
 
@@ -79,6 +80,33 @@ static void a_submitter_on_a_full_ring_is_freed_by_fail(void **state) {
   ops->close(hal);
 }
 
+static int count_threads(void) {
+  DIR *folder = opendir("/proc/self/task");
+  assert_non_null(folder);
+  int n = 0;
+  for (const struct dirent *entry; (entry = readdir(folder)) != NULL;) n += entry->d_name[0] != '.';
+  closedir(folder);
+  return n;
+}
+
+static void a_stream_has_a_thread_once_it_is_used(void **state) {
+  (void)state;
+  const zr_hal_ops_t *ops;
+  zr_hal_t *hal;
+  assert_int_equal(zr_hal_cpu_open(NULL, &ops, &hal), ZR_OK);
+  zr_clock_sleep_ns(50000000); /* threads that were joined may still be leaving */
+  const int before = count_threads();
+  for (int s = ZR_N_STREAMS - 1; s >= 0; s--) {
+    for (uint64_t i = 1; i <= 2; i++) {
+      const zr_work_t work = {.signal = i};
+      assert_int_equal(ops->submit(hal, (zr_stream_id_t)s, &work), ZR_OK);
+      assert_int_equal(ops->wait(hal, (zr_stream_id_t)s, i, -1), ZR_OK);
+      assert_int_equal(count_threads(), before + ZR_N_STREAMS - s);
+    }
+  }
+  ops->close(hal);
+}
+
 static int64_t cpu_time_ns(void) {
   struct rusage usage;
   getrusage(RUSAGE_SELF, &usage);
@@ -115,6 +143,7 @@ int main(void) {
       cmocka_unit_test(disk_arenas_are_not_there_yet),
       cmocka_unit_test(a_hung_work_does_not_hold_its_stream),
       cmocka_unit_test(a_submitter_on_a_full_ring_is_freed_by_fail),
+      cmocka_unit_test(a_stream_has_a_thread_once_it_is_used),
       cmocka_unit_test(waiting_streams_use_no_core),
   };
   int n_failed = zr_cts_hal(&backend, "hal cpu, conformance");
