@@ -77,6 +77,7 @@ static zr_status_t loop(step_t *s, zr_config_file_t *config, const zr_hal_ops_t 
                                .hal = hal,
                                .kern_ops = b->kern_ops,
                                .kern = b->kern,
+                               .open_disk = zr_disk_open,
                                .n_threads = b->n_threads,
                                .piped = true,
                                .version = "zerobench"};
