@@ -66,6 +66,7 @@ typedef enum {
    * qkv is [T, (n_heads + 2 n_kv_heads) head_dim]: all q heads, then k, then v, in each row. Tiled:
    * nothing of size seq x seq. lse[t, h] = log sum exp of the scaled scores. With starts, row t of
    * a sample sees the keys of rows starts[t] .. t; 0 <= starts[t] <= t, or it is an error.
+   * With a window, of those only its own and the window - 1 before it.
    * {qkv R, y W [T, n_heads head_dim], lse W [T, n_heads], starts R? i32 [T], scratch S}; real:
    * scale */
   ZR_OP_ATTENTION,
@@ -200,7 +201,8 @@ enum {
   ZR_ATTENTION_SEQ,
   ZR_ATTENTION_HEADS,
   ZR_ATTENTION_KV_HEADS,
-  ZR_ATTENTION_HEAD_DIM
+  ZR_ATTENTION_HEAD_DIM,
+  ZR_ATTENTION_WINDOW /* keys that a query sees; 0: all up to its own */
 };
 enum { ZR_ELEMS }; /* gelu, swiglu, add, their gradients, fill, accumulate, block_norm */
 enum { ZR_HEAD_ROWS, ZR_HEAD_HIDDEN, ZR_HEAD_VOCAB, ZR_HEAD_VOCAB_PADDED, ZR_HEAD_CHUNK };

@@ -16,8 +16,9 @@ typedef struct {
   const zr_cpu_rows_t *rows; /* of the type of qkv, y and their gradients */
   const zr_cpu_rows_t *f32;
   int64_t batch, seq, heads, kv_heads, dim;
-  int64_t ld;  /* of qkv: (heads + 2 kv_heads) dim */
-  int64_t ldy; /* of y: heads dim */
+  int64_t window; /* keys that a query sees; 0: all */
+  int64_t ld;     /* of qkv: (heads + 2 kv_heads) dim */
+  int64_t ldy;    /* of y: heads dim */
   int64_t n_tiles;
   float scale;
   const int32_t *starts; /* [batch, seq]: the first key that a row sees; NULL: the sequence's */
@@ -40,6 +41,7 @@ static attention_t attention_of(const zr_kern_t *kern, const zr_kern_call_t *cal
                    .heads = attr[ZR_ATTENTION_HEADS],
                    .kv_heads = attr[ZR_ATTENTION_KV_HEADS],
                    .dim = attr[ZR_ATTENTION_HEAD_DIM],
+                   .window = attr[ZR_ATTENTION_WINDOW],
                    .scale = (float)call->shape->real,
                    .qkv = call->operand[0]};
   a.ld = (a.heads + 2 * a.kv_heads) * a.dim;
@@ -62,13 +64,20 @@ static int64_t y_at(const attention_t *a, int64_t b, int64_t tile, int64_t head)
   return (b * a->seq + tile * TILE) * a->ldy + head * a->dim;
 }
 
+/* Of row `row` of sequence b. */
+static int64_t first_key(const attention_t *a, int64_t b, int64_t row) {
+  int64_t first = a->starts != NULL ? a->starts[b * a->seq + row] : 0;
+  int64_t window = a->window > 0 ? row - a->window + 1 : 0;
+  return first > window ? first : window;
+}
+
 /* The first tile of keys that tile `i` of queries sees. first[t]: the first key of its row t; past
  * the last row 0, so that no query is blind. */
 static int64_t first_keys(const attention_t *a, int64_t b, int64_t i, int32_t first[TILE]) {
   int32_t least = INT32_MAX;
   for (int64_t t = 0; t < TILE; t++) {
     int64_t row = i * TILE + t;
-    first[t] = row < a->seq && a->starts != NULL ? a->starts[b * a->seq + row] : 0;
+    first[t] = row < a->seq ? (int32_t)first_key(a, b, row) : 0;
     if (row < a->seq && first[t] < least) least = first[t];
   }
   return least / TILE;

@@ -39,7 +39,7 @@ zr_status_t ref_rope(const zr_kern_call_t *call) {
 
 /* Where one head of one sequence lies in qkv (and in dqkv: the same offsets). */
 typedef struct {
-  int64_t seq, heads, kv_heads, dim;
+  int64_t seq, heads, kv_heads, dim, window;
   int64_t ld;            /* of a row of qkv */
   int64_t q, k, v;       /* offsets of row 0 of this sequence's head */
   int64_t y;             /* offset of row 0 in y, whose rows are heads x dim long */
@@ -53,7 +53,8 @@ static head_t head_at(const zr_kern_call_t *call, const int32_t *starts, int64_t
   head_t at = {.seq = attr[ZR_ATTENTION_SEQ],
                .heads = attr[ZR_ATTENTION_HEADS],
                .kv_heads = attr[ZR_ATTENTION_KV_HEADS],
-               .dim = attr[ZR_ATTENTION_HEAD_DIM]};
+               .dim = attr[ZR_ATTENTION_HEAD_DIM],
+               .window = attr[ZR_ATTENTION_WINDOW]};
   int64_t row = batch * at.seq, kv = head / (at.heads / at.kv_heads);
   at.ld = (at.heads + 2 * at.kv_heads) * at.dim;
   at.q = row * at.ld + head * at.dim;
@@ -67,7 +68,8 @@ static head_t head_at(const zr_kern_call_t *call, const int32_t *starts, int64_t
 
 /* The first key that row t sees; the last is its own. */
 static int64_t first_key(const head_t *at, int64_t t) {
-  return at->starts != NULL ? at->starts[t] : 0;
+  int64_t first = at->starts != NULL ? at->starts[t] : 0;
+  return at->window > 0 && t - at->window + 1 > first ? t - at->window + 1 : first;
 }
 
 static zr_status_t check_starts(const zr_kern_call_t *call, const int32_t *starts) {

@@ -95,7 +95,8 @@ int32_t zr_arch_attention(zr_recorder_t *a, int32_t qkv) {
   const zr_model_config_t *c = a->config;
   int32_t y = zr_tape_value(a->tape, "att", a->rows * c->n_heads * c->head_dim);
   int32_t lse = fp32_value(a, "lse", a->rows * c->n_heads);
-  int64_t attr[] = {a->run->micro_batch, a->run->seq_len, c->n_heads, c->n_kv_heads, c->head_dim};
+  int64_t attr[] = {a->run->micro_batch, a->run->seq_len, c->n_heads,
+                    c->n_kv_heads,       c->head_dim,     a->window};
   zr_tape_operand_t operand[] = {ALL(qkv, ZR_READ), ALL(y, ZR_WRITE), ALL(lse, ZR_WRITE),
                                  starts_operand(a)};
   double scale = 1.0 / __builtin_sqrt((double)c->head_dim);

@@ -16,6 +16,7 @@ typedef struct {
   const zr_model_config_t *config;
   const zr_model_run_t *run;
   int64_t rows;
+  int64_t window; /* of attention in the layer being recorded; 0: none */
 } zr_recorder_t;
 
 int32_t zr_arch_embedding(zr_recorder_t *a, int32_t table,

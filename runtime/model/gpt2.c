@@ -43,7 +43,7 @@ static int32_t block(zr_recorder_t *a, const char *prefix, int32_t h) {
 
 void zr_arch_gpt2_record(zr_tape_t *tape, const zr_model_config_t *config,
                          const zr_model_run_t *run) {
-  zr_recorder_t a = {tape, config, run, run->micro_batch * run->seq_len};
+  zr_recorder_t a = {tape, config, run, run->micro_batch * run->seq_len, 0};
   zr_tape_unit(tape, "embed");
   int32_t wte = zr_tape_param(tape, "transformer.wte.weight", config->vocab_size,
                               config->hidden_size, 2, ZR_INIT_NORMAL, true);

@@ -89,7 +89,7 @@ static int32_t block(zr_recorder_t *a, const char *prefix, int32_t h) {
 
 void zr_arch_llama_record(zr_tape_t *tape, const zr_model_config_t *config,
                           const zr_model_run_t *run) {
-  zr_recorder_t a = {tape, config, run, run->micro_batch * run->seq_len};
+  zr_recorder_t a = {tape, config, run, run->micro_batch * run->seq_len, 0};
   zr_tape_unit(tape, "embed");
   tape->rope_table = zr_tape_value(tape, "rope", run->seq_len * config->head_dim);
   if (tape->status == ZR_OK) {
@@ -104,6 +104,8 @@ void zr_arch_llama_record(zr_tape_t *tape, const zr_model_config_t *config,
     snprintf(name, sizeof name, "layers.%lld", (long long)i);
     snprintf(prefix, sizeof prefix, "model.layers.%lld.", (long long)i);
     zr_tape_unit(tape, name);
+    bool sees_all = i < config->window_first_layer || config->sliding_window >= run->seq_len;
+    a.window = sees_all ? 0 : config->sliding_window;
     h = block(&a, prefix, h);
   }
   zr_tape_unit(tape, "head");

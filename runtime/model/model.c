@@ -120,12 +120,6 @@ zr_status_t zr_model_record(zr_alloc_t *alloc, const zr_model_config_t *config,
   if (run->seq_len > config->max_positions)
     return zr_fail(ZR_ERR_CONFIG, "data.seq_len: %lld is longer than the model's %lld positions",
                    (long long)run->seq_len, (long long)config->max_positions);
-  if (config->sliding_window > 0 && config->sliding_window < run->seq_len)
-    return zr_fail(
-        ZR_ERR_UNSUPPORTED,
-        "model.sliding_window: windows shorter than a sample are not built: %lld is less "
-        "than data.seq_len = %lld; shorten the samples, or set it to null",
-        (long long)config->sliding_window, (long long)run->seq_len);
   zr_tape_t *tape = NULL;
   ZR_TRY(zr_tape_create(alloc, run->micro_batch * run->seq_len, run->dtype, &tape));
   if (run->separate) zr_tape_add_starts(tape);

@@ -47,7 +47,8 @@ typedef struct {
   int64_t attention_bias;      /* 0, 1: of q, k, v, and but for Qwen2 of o */
   int64_t mlp_bias;            /* 0, 1 */
   int64_t activation;          /* zr_activation_t; hidden_act, activation_function */
-  int64_t sliding_window;      /* positions that a query sees; 0: all before it */
+  int64_t sliding_window;      /* positions that a query sees, with its own; 0: all before it */
+  int64_t window_first_layer;  /* layers before it see all: Qwen's max_window_layers */
   int64_t rope_scaling;        /* zr_rope_scaling_t */
   double rope_factor, rope_low_freq, rope_high_freq;
   int64_t rope_original; /* original_max_position_embeddings */

@@ -46,7 +46,8 @@ static const zr_model_config_t defaults[] = {
                        .norm_eps = 1e-6,
                        .rope_theta = 10000.0,
                        .initializer_range = 0.02,
-                       .attention_bias = 1},
+                       .attention_bias = 1,
+                       .window_first_layer = 28},
     [ZR_ARCH_QWEN3] = {.arch = ZR_ARCH_QWEN3,
                        .vocab_size = 151936,
                        .hidden_size = 4096,
@@ -57,7 +58,8 @@ static const zr_model_config_t defaults[] = {
                        .max_positions = 32768,
                        .norm_eps = 1e-6,
                        .rope_theta = 10000.0,
-                       .initializer_range = 0.02},
+                       .initializer_range = 0.02,
+                       .window_first_layer = 28},
 };
 
 void zr_model_defaults(zr_arch_t arch, zr_model_config_t *out_config) {

@@ -9,9 +9,9 @@
   .n_attrs = 6, .attr = {"factor", "seq", "low_freq", "head_dim", "high_freq", "original"}
 #define HEAD_NORM_ATTRS \
   .n_attrs = 4, .attr = {"rows", "heads", "head_dim", "ldy"}, .has_real = true, .real_name = "eps"
-#define ATTENTION_ATTRS                                                                      \
-  .n_attrs = 5, .attr = {"batch", "seq", "heads", "kv_heads", "head_dim"}, .has_real = true, \
-  .real_name = "scale"
+#define ATTENTION_ATTRS                                                              \
+  .n_attrs = 6, .attr = {"batch", "seq", "heads", "kv_heads", "head_dim", "window"}, \
+  .has_real = true, .real_name = "scale"
 #define ELEMS_ATTRS .n_attrs = 1, .attr = {"elems"}
 #define HEAD_ATTRS .n_attrs = 5, .attr = {"rows", "hidden", "vocab", "vocab_padded", "chunk"}
 
@@ -205,11 +205,12 @@ static void attention_grad_bytes(const zr_kern_shape_t *s, int64_t need[ZR_MAX_O
   need[6] = -1;
 }
 
-/* One product of the causal half: scores or weighted values. */
+/* One product of the causal half, or of its part in the window: scores or weighted values. */
 static int64_t attention_product_flops(const zr_kern_shape_t *s) {
-  int64_t seq = s->attr[ZR_ATTENTION_SEQ];
+  int64_t seq = s->attr[ZR_ATTENTION_SEQ], window = s->attr[ZR_ATTENTION_WINDOW];
+  int64_t hidden = window > 0 && window < seq ? seq - window : 0; /* keys of the last row */
   return 2 * s->attr[ZR_ATTENTION_BATCH] * s->attr[ZR_ATTENTION_HEADS] *
-         s->attr[ZR_ATTENTION_HEAD_DIM] * (seq * (seq + 1) / 2);
+         s->attr[ZR_ATTENTION_HEAD_DIM] * (seq * (seq + 1) / 2 - hidden * (hidden + 1) / 2);
 }
 
 static int64_t attention_flops(const zr_kern_shape_t *s) {

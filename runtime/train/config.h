@@ -61,7 +61,7 @@ typedef struct {
   zr_option_list_t architectures;
   int model_type, tie_word_embeddings, attention_bias, mlp_bias, hidden_act, rope_type;
   int use_sliding_window;
-  int64_t sliding_window;
+  int64_t sliding_window, max_window_layers;
   zr_option_list_t layer_types;
   zr_model_config_t shape, model;
   int64_t logits_chunk;

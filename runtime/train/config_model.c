@@ -164,26 +164,51 @@ static zr_status_t take_activation(const zr_config_file_t *config, zr_model_conf
                              gpt2 ? "gelu_new or gelu_pytorch_tanh" : "silu");
 }
 
-/* Qwen's configurations name a window that use_sliding_window turns on. */
+static bool is_qwen(const zr_model_config_t *shape) {
+  return shape->arch == ZR_ARCH_QWEN2 || shape->arch == ZR_ARCH_QWEN3;
+}
+
+/* Layers that see all, then layers with a window: what max_window_layers can say. */
+static zr_status_t take_layer_types(const zr_config_file_t *config, zr_model_config_t *shape) {
+  const zr_config_t *v = &config->values;
+  int64_t n_full = 0, n = (int64_t)v->layer_types.n_items;
+  if (n == 0) return ZR_OK;
+  for (int64_t i = 0; i < n; ++i) {
+    const char *type = v->layer_types.items[i];
+    bool full = strcmp(type, "full_attention") == 0;
+    if (full && n_full == i) {
+      ++n_full;
+    } else if (full || strcmp(type, "sliding_attention") != 0 || shape->sliding_window == 0) {
+      return zr_options_complain(config->options, "model.layer_types",
+                                 "has '%.40s' as layer %lld: there are layers of full_attention, "
+                                 "and behind them with model.sliding_window of sliding_attention",
+                                 type, (long long)i);
+    }
+  }
+  if (n != shape->n_layers) {
+    return zr_options_complain(config->options, "model.layer_types",
+                               "names %lld layers, model.num_hidden_layers is %lld", (long long)n,
+                               (long long)shape->n_layers);
+  }
+  shape->window_first_layer = n_full;
+  return ZR_OK;
+}
+
+/* Qwen's configurations name a window that use_sliding_window turns on, from a layer on. */
 static zr_status_t take_window(const zr_config_file_t *config, zr_model_config_t *shape) {
   const zr_config_t *v = &config->values;
   bool given = is_given(config, "model.sliding_window");
-  bool qwen = shape->arch == ZR_ARCH_QWEN2 || shape->arch == ZR_ARCH_QWEN3;
+  bool qwen = is_qwen(shape);
   if (given) shape->sliding_window = v->sliding_window > 0 ? v->sliding_window : 0;
   if (qwen && v->use_sliding_window == 1 && !given) shape->sliding_window = 4096;
   if (v->use_sliding_window == 0 || (qwen && v->use_sliding_window != 1)) shape->sliding_window = 0;
   if (shape->sliding_window > 0 && shape->arch == ZR_ARCH_GPT2)
     return refuse_key(config, "model.sliding_window", shape->arch, "it sees all positions");
-  for (size_t i = 0; i < v->layer_types.n_items; ++i) {
-    const char *type = v->layer_types.items[i];
-    if (strcmp(type, "full_attention") == 0) continue;
-    if (strcmp(type, "sliding_attention") == 0 && shape->sliding_window > 0) continue;
-    return zr_options_complain(config->options, "model.layer_types",
-                               "has '%.40s': layers of other types than full_attention (or "
-                               "sliding_attention with model.sliding_window) are not built",
-                               type);
-  }
-  return ZR_OK;
+  bool layers_given = v->max_window_layers >= 0;
+  if (layers_given && !qwen)
+    return refuse_key(config, "model.max_window_layers", shape->arch, "its layers are all alike");
+  if (layers_given) shape->window_first_layer = v->max_window_layers;
+  return take_layer_types(config, shape);
 }
 
 static zr_status_t take_rope(const zr_config_file_t *config, zr_model_config_t *shape) {
@@ -227,14 +252,6 @@ static zr_status_t check_length(zr_config_file_t *config, zr_model_config_t *sha
         "= %lld is longer than the model's model.max_position_embeddings = %lld",
         (long long)v->seq_len, (long long)shape->max_positions);
   }
-  if (shape->sliding_window > 0 && shape->sliding_window < v->seq_len) {
-    zr_status_t status = zr_options_complain(
-        config->options, "model.sliding_window",
-        "= %lld is shorter than a sample of data.seq_len = %lld: such windows are not built yet; "
-        "shorten the samples, or set it to null to train without",
-        (long long)shape->sliding_window, (long long)v->seq_len);
-    return status == ZR_ERR_CONFIG ? ZR_ERR_UNSUPPORTED : status;
-  }
   return ZR_OK;
 }
 
@@ -259,6 +276,9 @@ static zr_status_t show_shape(zr_config_file_t *config) {
   if (!gpt2) ZR_TRY(put_int(config, "model.sliding_window", shape->sliding_window));
   if (!gpt2) ZR_TRY(put(config, "model.rope_scaling.rope_type", ropes[shape->rope_scaling]));
   if (shape->sliding_window > 0) ZR_TRY(put(config, "model.use_sliding_window", "true"));
+  if (is_qwen(shape)) {
+    ZR_TRY(put_int(config, "model.max_window_layers", shape->window_first_layer));
+  }
   ZR_TRY(put(config, "model.model_type", arch_types[shape->arch]));
   ZR_TRY(put(config, "model.architectures", arch_classes[shape->arch]));
   return put(config, "model.tie_word_embeddings", shape->tie_word_embeddings ? "true" : "false");

@@ -54,6 +54,15 @@ MODELS = {
     "qwen3": dict(arch="qwen3", vocab_size=61, hidden_size=32, n_layers=2, n_heads=4, n_kv_heads=2,
                   head_dim=12, intermediate_size=52, max_positions=64, norm_eps=1e-6,
                   rope_theta=10000.0, tied=1, decay_matrices=0, max_grad_norm=4.5, seed=7),
+    "mistral_window": dict(arch="mistral", vocab_size=61, hidden_size=32, n_layers=2, n_heads=4,
+                           n_kv_heads=2, head_dim=6, intermediate_size=40, max_positions=64,
+                           norm_eps=1e-5, rope_theta=10000.0, tied=0, decay_matrices=0,
+                           sliding_window=6, max_grad_norm=3.5, seed=11),
+    "qwen2_window": dict(arch="qwen2", vocab_size=61, hidden_size=32, n_layers=2, n_heads=4,
+                         n_kv_heads=2, head_dim=8, intermediate_size=40, max_positions=64,
+                         norm_eps=1e-6, rope_theta=10000.0, tied=1, decay_matrices=0,
+                         attention_bias=1, sliding_window=7, max_window_layers=1,
+                         max_grad_norm=4.95, seed=12),
     "gpt2_documents": dict(arch="gpt2", vocab_size=65, hidden_size=32, n_layers=2, n_heads=4,
                            n_kv_heads=4, head_dim=8, intermediate_size=64, max_positions=24,
                            norm_eps=1e-5, rope_theta=0.0, tied=1, decay_matrices=0, documents=1,
@@ -149,12 +158,12 @@ def batches(c):
     return tokens.to(torch.int32), targets.to(torch.int32), starts.to(torch.int32)
 
 
-def attend(q, k, v, head_dim, starts):
+def attend(q, k, v, head_dim, starts, window=SEQ):
     """q, k, v [b, heads, s, head_dim], starts [b, s] -> [b, s, heads * head_dim]"""
     scores = q @ k.transpose(-1, -2) / math.sqrt(head_dim)
     s = scores.shape[-1]
     query, key = torch.arange(s)[:, None], torch.arange(s)[None, :]
-    hidden = (key > query) | (key < starts[:, None, :, None])
+    hidden = (key > query) | (key <= query - window) | (key < starts[:, None, :, None])
     scores = scores.masked_fill(hidden, -math.inf)
     y = torch.softmax(scores, -1) @ v
     return y.transpose(1, 2).reshape(y.shape[0], s, -1)
@@ -205,10 +214,9 @@ def stretched(c, rate):
 
 
 def llama(c, p, tokens, starts):
-    """Llama, and what Mistral (windows as long as the samples), Qwen2 and Qwen3 make of it."""
+    """Llama, and what Mistral, Qwen2 and Qwen3 make of it."""
     n, kv, d = c["n_heads"], c["n_kv_heads"], c["head_dim"]
     rate = stretched(c, c["rope_theta"] ** (-torch.arange(0, d, 2, dtype=torch.float64) / d))
-    assert c.get("sliding_window", SEQ) >= SEQ
     angle = torch.outer(torch.arange(tokens.shape[1], dtype=torch.float64), rate)
     position = torch.arange(tokens.shape[1]) - starts
     cos, sin = (t[position][:, None] for t in (angle.cos(), angle.sin()))  # [b, 1, s, d / 2]
@@ -234,7 +242,9 @@ def llama(c, p, tokens, starts):
         if c["arch"] == "qwen3":
             q, k = norm(q, b + "self_attn.q_norm"), norm(k, b + "self_attn.k_norm")
         k, v = (t.repeat_interleave(n // kv, dim=1) for t in (rope(k), v))
-        x = x + linear(attend(rope(q), k, v, d, starts), b + "self_attn.o_proj")
+        sees_all = i < c.get("max_window_layers", 0)
+        window = SEQ if sees_all else c.get("sliding_window", SEQ)
+        x = x + linear(attend(rope(q), k, v, d, starts, window), b + "self_attn.o_proj")
         u = norm(x, b + "post_attention_layernorm")
         gate, up = linear(u, b + "mlp.gate_proj"), linear(u, b + "mlp.up_proj")
         x = x + linear(gate / (1 + torch.exp(-gate)) * up, b + "mlp.down_proj")
@@ -268,7 +278,10 @@ def reference_module(c):
     more = {"llama": dict(attention_bias=bool(c.get("attention_bias")),
                           mlp_bias=bool(c.get("mlp_bias"))),
             "mistral": dict(sliding_window=c.get("sliding_window")),
-            "qwen2": {}, "qwen3": {}}[c["arch"]]
+            "qwen2": dict(use_sliding_window="sliding_window" in c,
+                          sliding_window=c.get("sliding_window"),
+                          max_window_layers=c.get("max_window_layers", 28)),
+            "qwen3": {}}[c["arch"]]
     model, config = {"llama": (LlamaForCausalLM, LlamaConfig),
                      "mistral": (MistralForCausalLM, MistralConfig),
                      "qwen2": (Qwen2ForCausalLM, Qwen2Config),

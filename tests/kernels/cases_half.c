@@ -138,6 +138,8 @@ const kern_case_t kern_half_cases[] = {
      F16(F16_TWICE)},
     {"attention bf16 documents", ZR_OP_ATTENTION, PRODUCT, .attr = {2, 150, 2, 1, 16}, .real = 0.25,
      .documents = true, BF16(BF16_TWICE)},
+    {"attention_grad bf16 window", ZR_OP_ATTENTION_GRAD, 0, .attr = {1, 150, 2, 1, 16, 20},
+     .real = 0.25, BF16(BF16_CHAIN)},
     {"attention_grad bf16 documents", ZR_OP_ATTENTION_GRAD, 0, .attr = {2, 150, 2, 1, 16},
      .real = 0.25, .documents = true, BF16(BF16_CHAIN)},
     {"attention_grad bf16", ZR_OP_ATTENTION_GRAD, 0, .attr = {2, 8, 4, 4, 8}, .real = 0.35355339059,

@@ -37,6 +37,7 @@ static const kern_case_t rules[] = {
     {"attention", ZR_OP_ATTENTION, 0, .attr = {2, 5, 2, 2, 4}, .real = 0.5},
     {"attention grouped", ZR_OP_ATTENTION, 0, .attr = {2, 6, 6, 2, 4}, .real = 0.5},
     {"attention one kv", ZR_OP_ATTENTION, 0, .attr = {1, 9, 3, 1, 6}, .real = 2},
+    {"attention window", ZR_OP_ATTENTION, 0, .attr = {2, 7, 4, 2, 4, 3}, .real = 0.5},
     {"attention documents", ZR_OP_ATTENTION, 0, .attr = {2, 9, 4, 2, 4}, .real = 0.5,
      .documents = true},
     {"gelu", ZR_OP_GELU, 0, .attr = {60}},

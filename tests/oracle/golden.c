@@ -7,8 +7,8 @@
 #include "tests/kernels/check.h"
 
 const char *const golden_names[GOLDEN_N_MODELS] = {
-    "gpt2",  "llama_grouped", "llama_head_dim", "llama_scaled",   "mistral",
-    "qwen2", "qwen3",         "gpt2_documents", "llama_documents"};
+    "gpt2",  "llama_grouped",  "llama_head_dim",  "llama_scaled",   "mistral",     "qwen2",
+    "qwen3", "gpt2_documents", "llama_documents", "mistral_window", "qwen2_window"};
 
 static char *read_file(const char *path, size_t *out_bytes) {
   FILE *file = fopen(path, "rb");
@@ -60,6 +60,7 @@ static void read_config(golden_t *g) {
   c->attention_bias = (int64_t)optional_of(g, "attention_bias");
   c->mlp_bias = (int64_t)optional_of(g, "mlp_bias");
   c->sliding_window = (int64_t)optional_of(g, "sliding_window");
+  c->window_first_layer = (int64_t)optional_of(g, "max_window_layers");
   c->rope_scaling = choice_of(g, "rope_type", ropes, 3);
   c->rope_factor = optional_of(g, "rope_factor");
   c->rope_low_freq = optional_of(g, "rope_low_freq");

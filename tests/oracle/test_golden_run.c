@@ -157,6 +157,8 @@ int main(void) {
       MODEL(test_model, "qwen3"),
       MODEL(test_model, "gpt2_documents"),
       MODEL(test_model, "llama_documents"),
+      MODEL(test_model, "mistral_window"),
+      MODEL(test_model, "qwen2_window"),
       MODEL(test_schedules_agree, "gpt2"),
       MODEL(test_schedules_agree, "llama_head_dim"),
       MODEL(test_schedules_agree, "qwen3"),

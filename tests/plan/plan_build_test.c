@@ -69,6 +69,8 @@ static void test_sizes_and_flops(void **state) {
   assert_int_equal(need[2], 4 * 8 * 6);
   /* 10 of the 16 pairs of 4 positions; two products of 2 x head_dim each */
   assert_int_equal(zr_op_row(ZR_OP_ATTENTION)->flops(&attention), 2 * 6 * 10 * 2 * 2 * 8);
+  attention.attr[ZR_ATTENTION_WINDOW] = 2; /* 1 + 2 + 2 + 2 pairs */
+  assert_int_equal(zr_op_row(ZR_OP_ATTENTION)->flops(&attention), 2 * 6 * 7 * 2 * 2 * 8);
 }
 
 static void refused(zr_plan_t *plan, const zr_op_desc_t *desc, const char *why) {

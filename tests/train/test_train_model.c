@@ -131,6 +131,19 @@ static void keys_change_the_model(void **state) {
   assert_int_equal(model_of("preset: mistral-7b, sliding_window: null").sliding_window, 0);
   assert_int_equal(model_of("preset: mistral-7b, sliding_window: 64").sliding_window, 64);
   assert_int_equal(model_of("preset: qwen2-0.5b, sliding_window: 32").sliding_window, 0);
+  assert_int_equal(model_of("preset: mistral-7b, sliding_window: 63").sliding_window, 63);
+  zr_model_config_t window = model_of(
+      "preset: qwen2-0.5b, use_sliding_window: true, sliding_window: 8, max_window_layers: "
+      "21");
+  assert_int_equal(window.sliding_window, 8);
+  assert_int_equal(window.window_first_layer, 21);
+  window = model_of("preset: qwen2-0.5b, use_sliding_window: true");
+  assert_int_equal(window.sliding_window, 4096);
+  assert_int_equal(window.window_first_layer, 28);
+  window = model_of(
+      "preset: qwen3-0.6b, num_hidden_layers: 3, use_sliding_window: true, sliding_window: 8, "
+      "layer_types: [full_attention, sliding_attention, sliding_attention]");
+  assert_int_equal(window.window_first_layer, 1);
   zr_model_config_t model = model_of("preset: llama-tiny, rope_scaling: {type: linear, factor: 2}");
   assert_int_equal(model.rope_scaling, ZR_ROPE_LINEAR);
   assert_true(model.rope_factor == 2.0);
@@ -165,17 +178,17 @@ static const struct {
      "attention; leave it out"},
     {"preset: qwen3-0.6b, mlp_bias: true",
      "cfg.yaml:1:29: 'model.mlp_bias' does not go with Qwen3: its MLP has no biases; leave it out"},
-    {"preset: mistral-7b, sliding_window: 63",
-     "cfg.yaml:1:29: 'model.sliding_window' = 63 is shorter than a sample of data.seq_len = 64: "
-     "such "
-     "windows are not built yet; shorten the samples, or set it to null to train without"},
-    {"preset: qwen2-0.5b, use_sliding_window: true, sliding_window: 8",
-     "cfg.yaml:1:55: 'model.sliding_window' = 8 is shorter than a sample of data.seq_len = 64: "
-     "such "
-     "windows are not built yet; shorten the samples, or set it to null to train without"},
+    {"preset: mistral-7b, max_window_layers: 2",
+     "cfg.yaml:1:29: 'model.max_window_layers' does not go with Mistral: its layers are all alike; "
+     "leave it out"},
     {"preset: qwen3-0.6b, layer_types: [full_attention, sliding_attention]",
-     "cfg.yaml:1:29: 'model.layer_types' has 'sliding_attention': layers of other types than "
-     "full_attention (or sliding_attention with model.sliding_window) are not built"},
+     "cfg.yaml:1:29: 'model.layer_types' has 'sliding_attention' as layer 1: there are layers of "
+     "full_attention, and behind them with model.sliding_window of sliding_attention"},
+    {"preset: mistral-7b, layer_types: [sliding_attention, full_attention]",
+     "cfg.yaml:1:29: 'model.layer_types' has 'full_attention' as layer 1: there are layers of "
+     "full_attention, and behind them with model.sliding_window of sliding_attention"},
+    {"preset: mistral-7b, layer_types: [sliding_attention]",
+     "cfg.yaml:1:29: 'model.layer_types' names 1 layers, model.num_hidden_layers is 32"},
     {"preset: llama-tiny, rope_scaling: {rope_type: yarn, factor: 4}",
      "cfg.yaml:1:44: 'model.rope_scaling.rope_type' = yarn is not built yet; there are default, "
      "linear and llama3"},
