@@ -88,10 +88,11 @@ def run(zerorun, folder, name, change, steps, profile):
         print(f"{name}: {done.stderr.strip().splitlines()[-1:]}", file=sys.stderr)
         return None
     events = [json.loads(line) for line in done.stdout.splitlines()]
+    start = next(event for event in events if event["event"] == "start")
     end = events[-1]["steps"]
     waited = sorted(((s, k) for k, s in end["exposed_s"].items() if s > 0), reverse=True)
-    return {"name": name, "simulated_s": events[0]["predicted"]["step_s"],
-            "profile_bound_s": events[0]["predicted"]["bound_s"], "waited": waited[:2], **end}
+    return {"name": name, "simulated_s": start["predicted"]["step_s"],
+            "profile_bound_s": start["predicted"]["bound_s"], "waited": waited[:2], **end}
 
 
 def show(row):

@@ -73,6 +73,7 @@ zr_status_t zr_bench_calibrate(zr_bench_t *b) {
   zr_profile_defaults(profile);
   profile->n_workers = b->n_threads;
   zr_status_t status = zr_bench_calibrate_links(b, profile);
+  if (status == ZR_OK) status = zr_bench_calibrate_disk(b, profile);
   if (status == ZR_OK) status = zr_bench_calibrate_kernels(b, profile);
   if (status == ZR_OK) {
     keep_products(profile);

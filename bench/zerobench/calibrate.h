@@ -13,5 +13,7 @@ zr_status_t zr_bench_middle_ns(zr_bench_t *bench, zr_bench_fn_t run, void *conte
 zr_status_t zr_bench_calibrate_kernels(zr_bench_t *bench, zr_profile_t *profile) ZR_MUST_CHECK;
 /* calibrate_links.c: memory, copies alone and beside products, streams, collectives. */
 zr_status_t zr_bench_calibrate_links(zr_bench_t *bench, zr_profile_t *profile) ZR_MUST_CHECK;
+/* calibrate_disk.c: in the folder named after the file, $TMPDIR or /tmp. */
+zr_status_t zr_bench_calibrate_disk(zr_bench_t *bench, zr_profile_t *profile) ZR_MUST_CHECK;
 
 #endif

@@ -19,7 +19,8 @@ static const command_t commands[] = {
     {"copy", zr_bench_copy, "memory, and copies between device and host, beside memcpy"},
     {"adam", zr_bench_adam, "the optimizer's pass over memory, beside a copy (--all: every one)"},
     {"comm", zr_bench_comm, "collectives by size, under mpirun, beside a copy"},
-    {"calibrate", zr_bench_calibrate, "[FILE]: writes a machine profile, which predicts steps"},
+    {"calibrate", zr_bench_calibrate,
+     "[FILE [FOLDER]]: writes a machine profile, which predicts steps; FOLDER: of the disk"},
     {"step", zr_bench_step, "[CONFIG]: a training step by kinds of operation, and its bound"},
 };
 enum { N_COMMANDS = sizeof commands / sizeof commands[0] };
