@@ -31,14 +31,15 @@ static void flip(const seam_t *s, const zr_disk_request_t *r) {
 }
 
 static bool is_held(seam_t *s, const zr_disk_request_t *r, int n) {
-  if (atomic_load(&s->is_hung)) return true;
+  const bool is_meant = s->hang_begin == 0 || (r->is_write && r->begin >= s->hang_begin);
+  if (is_meant && atomic_load(&s->is_hung)) return true;
   return s->shuffle != 0 && zr_mix64(s->shuffle + (uint64_t)(r->begin + n)) % 4 != 0;
 }
 
 static int result(void *context, const zr_disk_request_t *r, int answer) {
   seam_t *s = context;
   if (is_held(s, r, atomic_load(&s->n_results))) {
-    if (!atomic_load(&s->is_hung)) atomic_fetch_add(&s->n_results, 1);
+    if (s->shuffle != 0) atomic_fetch_add(&s->n_results, 1);
     return ZR_DISK_NOT_YET;
   }
   if (atomic_load(&s->is_over)) atomic_fetch_add(&s->n_late, 1);

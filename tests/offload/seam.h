@@ -17,7 +17,8 @@ typedef struct {
   bool only_direct;
   _Atomic int n_results;
   uint64_t shuffle;     /* != 0: each result is held back for a pseudo-random while */
-  _Atomic int is_hung;  /* all results are held back */
+  _Atomic int is_hung;  /* results are held back ... */
+  int64_t hang_begin;   /* ... of requests from here on the disk; > 0: of writes only */
   _Atomic int is_over;  /* a transfer has returned: no result may come */
   _Atomic int n_late;   /* results that came all the same */
   int64_t flip_at;      /* > 0: the byte at this offset of the disk is wrong when it is read */
