@@ -23,8 +23,13 @@ args = parser.parse_args()
 
 ENV = {"OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1", "OMPI_MCA_rmaps_base_oversubscribe": "1",
        "OMPI_MCA_mpi_yield_when_idle": "1", "OMPI_MCA_btl": "self,vader", "DS_ACCELERATOR": "cpu",
+       "TORCH_EXTENSIONS_DIR": os.path.join(args.venv, "torch_extensions"),
        "PATH": os.path.join(args.venv, "bin") + ":" + os.environ["PATH"]}
 PYTHON = os.path.join(args.venv, "bin", "python")
+for needed in (PYTHON, f"{args.peers}/torch_gpt2.py", f"{args.peers}/deepspeed_gpt2.sh", f"{args.peers}/adamw.py"):
+    if not os.path.exists(needed):
+        print(f"compare.py: {needed} is not there: see --help for --peers and --venv", file=sys.stderr)
+        sys.exit(2)
 
 
 class Late(Exception):
@@ -93,7 +98,7 @@ def run(command, limit=args.limit):
 
 
 # DeepSpeed compiles its optimizer and collectives when they are first used; whoever ends that leaves a lock behind, at
-# which the next run waits for ever.
+# which the next run waits for ever. They lie in the environment, where nobody else compiles.
 COMPILE = """
 import os, torch
 os.environ.update(RANK="0", LOCAL_RANK="0", WORLD_SIZE="1", LOCAL_SIZE="1", MASTER_ADDR="127.0.0.1", MASTER_PORT="29517")
@@ -108,6 +113,9 @@ def compile_deepspeed():
     if args.only == "one":
         return
     print(json.dumps({"bench": "compare", "what": "DeepSpeed compiles its parts"}), flush=True)
+    for folder, _, files in os.walk(ENV["TORCH_EXTENSIONS_DIR"]):
+        for name in {"lock", ".ninja_lock"} & set(files):
+            os.remove(os.path.join(folder, name))
     try:
         run([PYTHON, "-c", COMPILE], limit=900)
     except (Late, Failed) as why:
