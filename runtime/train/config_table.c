@@ -163,8 +163,8 @@ static const zr_option_t table[] = {
      .help = "a new order of samples in each epoch"},
     {.key = "data.documents", .type = ZR_OPTION_ENUM, NUMERIC, FIELD(documents), .names = documents,
      .default_text = "joined",
-     .help = "joined: attention crosses documents; separate: it stays inside, positions restart, and "
-     "what begins a document is no target"},
+     .help = "joined: attention crosses documents; separate: it stays inside, positions restart, "
+     "and what begins a document is no target"},
 
     /* --- run ----------------------------------------------------------------------------- */
     {.key = "run.steps", .type = ZR_OPTION_INT, FIELD(steps), AT_LEAST(1),
