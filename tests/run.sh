@@ -26,7 +26,7 @@ only() {
   [ -n "${ZR_TEST_LONG:-}" ] && return
   case $1 in
     asan) echo "-E ^(lint|base_lint|proof_(exact|optimizers)_r[348]|e2e_half|golden_run_r4)$" ;;
-    tsan) echo "-R ^(base_pool|base_misc|hal_.*|comm_.*|exec_.*|cpu_cases|golden_run_r2|proof_(poison|accounting)_r2|e2e_(faults|resume|bisect))$" ;;
+    tsan) echo "-R ^(base_pool|base_misc|hal_.*|comm_.*|disk_(null|result|refused)|exec_.*|cpu_cases|golden_run_r2|proof_(poison|accounting)_r2|e2e_(faults|resume|bisect))$" ;;
   esac
 }
 

@@ -37,7 +37,7 @@ void seam_init(seam_t *s);
 zr_status_t seam_open(seam_t *s, const char *path, int kind, int queue_depth, bool checksums);
 void seam_close(seam_t *s);
 void seam_fill(seam_t *s, int version);
-int64_t seam_n_wrong(const seam_t *s, int version); /* bytes of `memory` that are not as filled */
+int64_t seam_n_wrong(const seam_t *s, int version); /* words of `memory` that are not as filled */
 zr_disk_stats_t seam_stats(const seam_t *s);
 
 #endif

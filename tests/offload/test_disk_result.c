@@ -4,6 +4,7 @@
 #include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "runtime/base/clock.h"
 #include "runtime/base/log.h"
@@ -176,6 +177,17 @@ static void a_file_that_ends_early_is_an_error(void **state) {
   }
 }
 
+/* Really: nothing is replaced. */
+static void a_file_that_somebody_cut_is_an_error(void **state) {
+  FOR_EACH_ENGINE(s, 4, false) {
+    write_all(&s, 1);
+    assert_int_equal(ftruncate(s.disk->file[1].buffered_fd, 50 * SEAM_GRAIN + 100), 0);
+    assert_int_equal(move(&s, READ), ZR_ERR_IO);
+    assert_non_null(strstr(zr_detail(), s.disk->file[1].name));
+    assert_non_null(strstr(zr_detail(), "the file is shorter"));
+  }
+}
+
 static void late_and_reordered_results_are_all_right(void **state) {
   FOR_EACH_ENGINE(s, 8, true) {
     for (int i = 0; i < 2; i++) {
@@ -292,6 +304,7 @@ int main(void) {
       cmocka_unit_test(lasting_refusals_end),
       cmocka_unit_test(a_refused_direct_transfer_goes_through_the_page_cache),
       cmocka_unit_test(a_file_that_ends_early_is_an_error),
+      cmocka_unit_test(a_file_that_somebody_cut_is_an_error),
       cmocka_unit_test(late_and_reordered_results_are_all_right),
       cmocka_unit_test(wrong_bytes_are_found_by_their_checksum),
       cmocka_unit_test(what_was_never_written_is_not_read_with_checksums),
