@@ -90,13 +90,12 @@ static bool wants_save(const zr_loop_t *loop) {
 /* Starts steps and logs them, one in flight ahead, until something is to be done in between; on
  * return nothing is in flight. */
 static zr_status_t run_to_boundary(zr_loop_t *loop) {
-  enum { AHEAD = 1 };
   for (;;) {
     int64_t in_flight = loop->next_iteration - loop->next_record;
     bool at_boundary = is_boundary(loop, loop->step + in_flight) && in_flight > 0;
     /* A step that is skipped leaves loop->step behind, and another one is started. */
     bool more = loop->requests == 0 && !at_boundary && loop->step + in_flight < loop->v->steps;
-    if (more && in_flight <= AHEAD) {
+    if (more && in_flight <= zr_loop_ahead(loop)) {
       ZR_TRY(zr_loop_start_step(loop));
       continue;
     }

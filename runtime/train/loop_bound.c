@@ -52,6 +52,12 @@ static bool runs_alone(const zr_loop_t *loop) {
          v->steps - loop->start.step >= ZR_LOOP_ALONE_OF;
 }
 
+/* A step of one operation at a time is over when its start returns: the steps before it are logged
+ * first, or it would be in their time. */
+int64_t zr_loop_ahead(const zr_loop_t *loop) {
+  return runs_alone(loop) || loop->v->serial ? 0 : 1;
+}
+
 zr_status_t zr_loop_start_step(zr_loop_t *loop) {
   bool alone = runs_alone(loop);
   if (alone) {

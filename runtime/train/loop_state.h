@@ -81,6 +81,7 @@ zr_status_t zr_loop_disk_written(const zr_loop_t *loop, int64_t *out_bytes) ZR_M
 /* loop_bound.c */
 zr_status_t zr_loop_bound_open(zr_loop_t *loop) ZR_MUST_CHECK; /* the plan is there */
 void zr_loop_bound_close(zr_loop_t *loop);
+int64_t zr_loop_ahead(const zr_loop_t *loop); /* steps in flight when the next one may start */
 zr_status_t zr_loop_start_step(zr_loop_t *loop) ZR_MUST_CHECK; /* and counts next_iteration */
 /* Before the step's line; last_stats are those of the line before. */
 zr_status_t zr_loop_bound_step(zr_loop_t *loop, const zr_step_record_t *record, double step_s,
