@@ -70,9 +70,9 @@ typedef enum {
    * {qkv R, y W [T, n_heads head_dim], lse W [T, n_heads], starts R? i32 [T], scratch S}; real:
    * scale */
   ZR_OP_ATTENTION,
-  /* y = 0.5 x (1 + tanh(sqrt(2 / pi) (x + 0.044715 x^3))): GPT-2's gelu_new.  {x R [elems], y W} */
+  /* y = act(x), its own being gelu_tanh: GPT-2's gelu_new.  {x R [elems], y W} */
   ZR_OP_GELU,
-  /* y = silu(gate) up.  {gate R [elems], up R, y W} */
+  /* y = act(gate) up, its own being silu.  {gate R [elems], up R, y W} */
   ZR_OP_SWIGLU,
   /* y = a + b.  {a R [elems], b R, y W} */
   ZR_OP_ADD,
@@ -162,6 +162,17 @@ typedef enum {
   ZR_N_OP_KINDS
 } zr_op_kind_t;
 
+/* gelu_tanh = 0.5 x (1 + tanh(sqrt(2 / pi) (x + 0.044715 x^3))), gelu_erf = x (1 + erf(x / sqrt 2))
+ * / 2, silu = x / (1 + e^-x), relu = max(x, 0), of slope 0 at 0. */
+typedef enum {
+  ZR_ACT_OWN = 0, /* of the kind */
+  ZR_ACT_GELU_TANH,
+  ZR_ACT_GELU_ERF,
+  ZR_ACT_SILU,
+  ZR_ACT_RELU,
+  ZR_N_ACTS
+} zr_act_t;
+
 /* Names of the integer attributes of each kind: positions in attr[]. The same names, lower case,
  * are the text form's. */
 enum {
@@ -204,7 +215,11 @@ enum {
   ZR_ATTENTION_HEAD_DIM,
   ZR_ATTENTION_WINDOW /* keys that a query sees; 0: all up to its own */
 };
-enum { ZR_ELEMS }; /* gelu, swiglu, add, their gradients, fill, accumulate, block_norm */
+enum {
+  ZR_ELEMS,
+  ZR_ACT
+}; /* gelu, swiglu, add, their gradients, fill, accumulate, block_norm; of
+      gelu, swiglu and their gradients also a zr_act_t */
 enum { ZR_HEAD_ROWS, ZR_HEAD_HIDDEN, ZR_HEAD_VOCAB, ZR_HEAD_VOCAB_PADDED, ZR_HEAD_CHUNK };
 enum { ZR_FETCH_MICRO, ZR_FETCH_ROWS };
 enum { ZR_ROWS }; /* count, loss_sum */
@@ -228,6 +243,11 @@ enum {
 
 static inline int zr_kern_is_update(int32_t kind) {
   return kind >= ZR_OP_ADAMW && kind <= ZR_OP_ADAGRAD;
+}
+
+static inline int zr_kern_has_act(int32_t kind) {
+  return kind == ZR_OP_GELU || kind == ZR_OP_GELU_GRAD || kind == ZR_OP_SWIGLU ||
+         kind == ZR_OP_SWIGLU_GRAD;
 }
 
 /* A copy between tiers. */
@@ -268,6 +288,13 @@ typedef struct {
   void *prepared;  /* what `prepare` gave for this shape */
   zr_pool_t *pool; /* NULL: run on the calling thread */
 } zr_kern_call_t;
+
+/* The activation of a shape that has one: never ZR_ACT_OWN. */
+static inline int zr_kern_act(const zr_kern_shape_t *shape) {
+  int gelu = shape->kind == ZR_OP_GELU || shape->kind == ZR_OP_GELU_GRAD;
+  int own = gelu ? ZR_ACT_GELU_TANH : ZR_ACT_SILU;
+  return shape->attr[ZR_ACT] == ZR_ACT_OWN ? own : (int)shape->attr[ZR_ACT];
+}
 
 typedef struct zr_kern_t zr_kern_t; /* a backend's state */
 

@@ -115,6 +115,9 @@ static zr_status_t check_shape(const zr_kern_shape_t *shape) {
   const zr_cpu_kind_t *kind = kind_of(shape);
   if (kind == NULL)
     return zr_fail(ZR_ERR_UNSUPPORTED, "cpu: no kernel of kind %d", (int)shape->kind);
+  if (zr_kern_has_act(shape->kind) && (shape->attr[ZR_ACT] < 0 || shape->attr[ZR_ACT] >= ZR_N_ACTS))
+    return zr_fail(ZR_ERR_UNSUPPORTED, "cpu: there is no activation %lld",
+                   (long long)shape->attr[ZR_ACT]);
   const char *class = types[shape->kind] == NULL ? "" : types[shape->kind];
   zr_dtype_t compute = compute_type(shape, class);
   size_t n_classes = strlen(class);

@@ -8,6 +8,7 @@ typedef struct {
   const zr_cpu_rows_t *rows;
   int64_t elems;
   float value;
+  int act;
   void *operand[5];
 } pointwise_t;
 
@@ -39,7 +40,7 @@ static void gelu_range(void *context, int64_t task, int worker) {
   const pointwise_t *p = context;
   void *at[5];
   int64_t n = range_of(p, task, at);
-  p->rows->gelu(n, at[0], at[1]);
+  p->rows->gelu[p->act](n, at[0], at[1]);
 }
 
 static void gelu_grad_range(void *context, int64_t task, int worker) {
@@ -47,7 +48,7 @@ static void gelu_grad_range(void *context, int64_t task, int worker) {
   const pointwise_t *p = context;
   void *at[5];
   int64_t n = range_of(p, task, at);
-  p->rows->gelu_grad(n, at[0], at[1], at[2]);
+  p->rows->gelu_grad[p->act](n, at[0], at[1], at[2]);
 }
 
 static void swiglu_range(void *context, int64_t task, int worker) {
@@ -55,7 +56,7 @@ static void swiglu_range(void *context, int64_t task, int worker) {
   const pointwise_t *p = context;
   void *at[5];
   int64_t n = range_of(p, task, at);
-  p->rows->swiglu(n, at[0], at[1], at[2]);
+  p->rows->swiglu[p->act](n, at[0], at[1], at[2]);
 }
 
 static void swiglu_grad_range(void *context, int64_t task, int worker) {
@@ -63,13 +64,14 @@ static void swiglu_grad_range(void *context, int64_t task, int worker) {
   const pointwise_t *p = context;
   void *at[5];
   int64_t n = range_of(p, task, at);
-  p->rows->swiglu_grad(n, at[0], at[1], at[2], at[3], at[4]);
+  p->rows->swiglu_grad[p->act](n, at[0], at[1], at[2], at[3], at[4]);
 }
 
 static zr_status_t run_ranges(zr_kern_t *kern, const zr_kern_call_t *call, zr_task_fn_t fn) {
   pointwise_t p = {.rows = zr_cpu_rows_of(kern, call->shape, 0),
                    .elems = call->shape->attr[ZR_ELEMS],
-                   .value = (float)call->shape->real};
+                   .value = (float)call->shape->real,
+                   .act = zr_kern_act(call->shape)};
   for (int i = 0; i < 5; i++) p.operand[i] = call->operand[i];
   zr_parallel_for(call->pool, zr_cpu_blocks(p.elems, RANGE_ELEMS), fn, &p);
   return ZR_OK;

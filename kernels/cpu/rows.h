@@ -11,6 +11,8 @@
 
 #include <stdint.h>
 
+#include "kernels/kern.h"
+
 /* Queries and keys of an attention tile. */
 enum { ZR_CPU_ATTENTION_TILE = 64 };
 
@@ -93,11 +95,12 @@ typedef struct {
   void (*add)(int64_t n, const void *a, const void *b, void *y);
   void (*accumulate)(int64_t n, const void *src, void *dst); /* dst + src */
   void (*fill)(int64_t n, float value, void *dst);
-  void (*gelu)(int64_t n, const void *x, void *y);
-  void (*gelu_grad)(int64_t n, const void *x, const void *dy, void *dx);
-  void (*swiglu)(int64_t n, const void *gate, const void *up, void *y);
-  void (*swiglu_grad)(int64_t n, const void *gate, const void *up, const void *dy, void *dgate,
-                      void *dup);
+  /* by activation; none for ZR_ACT_OWN */
+  void (*gelu[ZR_N_ACTS])(int64_t n, const void *x, void *y);
+  void (*gelu_grad[ZR_N_ACTS])(int64_t n, const void *x, const void *dy, void *dx);
+  void (*swiglu[ZR_N_ACTS])(int64_t n, const void *gate, const void *up, void *y);
+  void (*swiglu_grad[ZR_N_ACTS])(int64_t n, const void *gate, const void *up, const void *dy,
+                                 void *dgate, void *dup);
   /* sum[c] = sum of rows of x, in order from the first */
   void (*column_sum)(int64_t n_rows, int64_t cols, const void *x, int64_t ldx, float *sum);
   /* Turns `heads` heads of a row by cos[i], sin[i], i < half. */

@@ -10,6 +10,12 @@
 #include "kernels/cpu/rows_update.inc.h"
 
 #ifdef ZR_ROWS_TABLE
+#define BY_ACT(row)                                                           \
+  {                                                                           \
+    [ZR_ACT_GELU_TANH] = row##_gelu_tanh, [ZR_ACT_GELU_ERF] = row##_gelu_erf, \
+    [ZR_ACT_SILU] = row##_silu, [ZR_ACT_RELU] = row##_relu                    \
+  }
+
 const zr_cpu_rows_t ZR_ROWS_TABLE = {
     .elem_bytes = (int64_t)sizeof(elem),
     .widen = row_widen,
@@ -20,10 +26,10 @@ const zr_cpu_rows_t ZR_ROWS_TABLE = {
     .add = row_add,
     .accumulate = row_accumulate,
     .fill = row_fill,
-    .gelu = row_gelu,
-    .gelu_grad = row_gelu_grad,
-    .swiglu = row_swiglu,
-    .swiglu_grad = row_swiglu_grad,
+    .gelu = BY_ACT(row_gelu),
+    .gelu_grad = BY_ACT(row_gelu_grad),
+    .swiglu = BY_ACT(row_swiglu),
+    .swiglu_grad = BY_ACT(row_swiglu_grad),
     .column_sum = row_column_sum,
     .rope = row_rope,
     .layernorm = norm_layernorm,

@@ -79,6 +79,11 @@ static inline void row_fill(int64_t n, float value, void *dst_) {
 #undef BODY
 }
 
+/* An activation, and its slope: act_NAME alone is what the forward stores. */
+typedef struct {
+  vf y, slope;
+} v_act_t;
+
 /* gelu(x) = x sigmoid(2 u), u = sqrt(2 / pi) (x + 0.044715 x^3): 0.5 (1 + tanh u) is the sigmoid.
  */
 static inline vf gelu_argument(vf x) {
@@ -86,55 +91,126 @@ static inline vf gelu_argument(vf x) {
   return x * inner * v_set(1.5957691216057308f);
 }
 
-static inline void row_gelu(int64_t n, const void *x_, void *y_) {
-  const elem *x = x_;
-  elem *y = y_;
-#define BODY(LOAD, STORE) \
-  vf v = LOAD(x + i);     \
-  STORE(y + i, v * v_sigmoid(gelu_argument(v)));
-  FOR_EACH_VECTOR(n, BODY);
-#undef BODY
+static inline vf act_gelu_tanh(vf x) {
+  return x * v_sigmoid(gelu_argument(x));
 }
 
 /* s + x s (1 - s) 2 u'; s (1 - s) is 0 long before x^2 could overflow into NaN. */
-static inline vf gelu_slope(vf x) {
+static inline v_act_t both_gelu_tanh(vf x) {
   v_sigmoids_t y = v_sigmoids(gelu_argument(x));
   vf bounded = v_min(v_set(1e6f), v_max(v_set(-1e6f), x));
   vf du2 = v_fma(bounded * bounded, v_set(0.21406444881780076f), v_set(1.5957691216057308f));
-  return v_fma(bounded * y.s * y.rest, du2, y.s);
+  return (v_act_t){x * y.s, v_fma(bounded * y.s * y.rest, du2, y.s)};
 }
 
-static inline void row_gelu_grad(int64_t n, const void *x_, const void *dy_, void *dx_) {
-  const elem *x = x_, *dy = dy_;
-  elem *dx = dx_;
-#define BODY(LOAD, STORE) STORE(dx + i, LOAD(dy + i) * gelu_slope(LOAD(x + i)));
-  FOR_EACH_VECTOR(n, BODY);
-#undef BODY
+/* The normal distribution: what is below x, and the density at x. Below 0 it is e^(-x^2 / 2) t
+ * P(t), t = 1 / (1 + 0.3 |x|), P fitted to a relative error of 4e-9; e^(-x^2 / 2) with what
+ * rounding x^2 leaves. In all a relative error below 5e-7, of small tails too where products are
+ * fused. */
+typedef struct {
+  vf below, density;
+} v_normal_t;
+
+static inline v_normal_t v_normal(vf x) {
+  vf a = v_min(v_set(20.0f), (vf)((vi)x & INT32_MAX)); /* a NaN stays */
+  vf square = a * a, rest = v_fma(a, a, -square);
+  vf e = v_exp(square * -0.5f);
+  e = v_fma(e, rest * -0.5f, e);
+  vf t = 1.0f / v_fma(a, v_set(0.3f), v_set(1.0f));
+  vf p = v_fma(t, v_set(-0.0206234641f), v_set(0.112435587f));
+  p = v_fma(p, t, v_set(-0.228213549f));
+  p = v_fma(p, t, v_set(0.191784456f));
+  p = v_fma(p, t, v_set(-0.0794234276f));
+  p = v_fma(p, t, v_set(0.0961567983f));
+  p = v_fma(p, t, v_set(0.0783896595f));
+  p = v_fma(p, t, v_set(0.110235423f));
+  p = v_fma(p, t, v_set(0.119571812f));
+  p = v_fma(p, t, v_set(0.119686693f));
+  vf tail = e * t * p;
+  return (v_normal_t){v_select((vi)x >> 31, tail, 1.0f - tail), e * 0.3989422804014327f};
 }
 
-static inline void row_swiglu(int64_t n, const void *gate_, const void *up_, void *y_) {
-  const elem *gate = gate_, *up = up_;
-  elem *y = y_;
-#define BODY(LOAD, STORE) \
-  vf g = LOAD(gate + i);  \
-  STORE(y + i, g * v_sigmoid(g) * LOAD(up + i));
-  FOR_EACH_VECTOR(n, BODY);
-#undef BODY
+static inline vf act_gelu_erf(vf x) {
+  return x * v_normal(x).below;
 }
 
-/* silu'(g) = s (1 + g (1 - s)) */
-static inline void row_swiglu_grad(int64_t n, const void *gate_, const void *up_, const void *dy_,
-                                   void *dgate_, void *dup_) {
-  const elem *gate = gate_, *up = up_, *dy = dy_;
-  elem *dgate = dgate_, *dup = dup_;
-#define BODY(LOAD, STORE)                                          \
-  vf g = LOAD(gate + i), u = LOAD(up + i), d = LOAD(dy + i);       \
-  v_sigmoids_t s = v_sigmoids(g);                                  \
-  STORE(dgate + i, d * u * (s.s * v_fma(g, s.rest, v_set(1.0f)))); \
-  STORE(dup + i, d * (g * s.s));
-  FOR_EACH_VECTOR(n, BODY);
-#undef BODY
+static inline v_act_t both_gelu_erf(vf x) {
+  v_normal_t normal = v_normal(x);
+  vf bounded = v_min(v_set(1e6f), v_max(v_set(-1e6f), x));
+  return (v_act_t){x * normal.below, v_fma(bounded, normal.density, normal.below)};
 }
+
+static inline vf act_silu(vf x) {
+  return x * v_sigmoid(x);
+}
+
+/* silu'(x) = s (1 + x (1 - s)) */
+static inline v_act_t both_silu(vf x) {
+  v_sigmoids_t s = v_sigmoids(x);
+  return (v_act_t){x * s.s, s.s * v_fma(x, s.rest, v_set(1.0f))};
+}
+
+static inline vf act_relu(vf x) {
+  return v_max(v_set(0), x); /* a NaN stays */
+}
+
+static inline v_act_t both_relu(vf x) {
+  return (v_act_t){act_relu(x), v_select(x > 0.0f, v_set(1.0f), v_set(0))};
+}
+
+#define GELU_BODY(LOAD, STORE) STORE(y + i, ACT(LOAD(x + i)));
+#define GELU_GRAD_BODY(LOAD, STORE) STORE(dx + i, LOAD(dy + i) * BOTH(LOAD(x + i)).slope);
+#define SWIGLU_BODY(LOAD, STORE) STORE(y + i, ACT(LOAD(gate + i)) * LOAD(up + i));
+#define SWIGLU_GRAD_BODY(LOAD, STORE)                        \
+  vf g = LOAD(gate + i), u = LOAD(up + i), d = LOAD(dy + i); \
+  v_act_t act = BOTH(g);                                     \
+  STORE(dgate + i, d * u * act.slope);                       \
+  STORE(dup + i, d * act.y);
+
+/* The rows of gelu and swiglu with one activation. */
+#define ACT_ROWS(name)                                                                             \
+  static inline void row_gelu_##name(int64_t n, const void *x_, void *y_) {                        \
+    const elem *x = x_;                                                                            \
+    elem *y = y_;                                                                                  \
+    FOR_EACH_VECTOR(n, GELU_BODY);                                                                 \
+  }                                                                                                \
+  static inline void row_gelu_grad_##name(int64_t n, const void *x_, const void *dy_, void *dx_) { \
+    const elem *x = x_, *dy = dy_;                                                                 \
+    elem *dx = dx_;                                                                                \
+    FOR_EACH_VECTOR(n, GELU_GRAD_BODY);                                                            \
+  }                                                                                                \
+  static inline void row_swiglu_##name(int64_t n, const void *gate_, const void *up_, void *y_) {  \
+    const elem *gate = gate_, *up = up_;                                                           \
+    elem *y = y_;                                                                                  \
+    FOR_EACH_VECTOR(n, SWIGLU_BODY);                                                               \
+  }                                                                                                \
+  static inline void row_swiglu_grad_##name(int64_t n, const void *gate_, const void *up_,         \
+                                            const void *dy_, void *dgate_, void *dup_) {           \
+    const elem *gate = gate_, *up = up_, *dy = dy_;                                                \
+    elem *dgate = dgate_, *dup = dup_;                                                             \
+    FOR_EACH_VECTOR(n, SWIGLU_GRAD_BODY);                                                          \
+  }
+
+#define ACT act_gelu_tanh
+#define BOTH both_gelu_tanh
+ACT_ROWS(gelu_tanh)
+#undef ACT
+#undef BOTH
+#define ACT act_gelu_erf
+#define BOTH both_gelu_erf
+ACT_ROWS(gelu_erf)
+#undef ACT
+#undef BOTH
+#define ACT act_silu
+#define BOTH both_silu
+ACT_ROWS(silu)
+#undef ACT
+#undef BOTH
+#define ACT act_relu
+#define BOTH both_relu
+ACT_ROWS(relu)
+#undef ACT
+#undef BOTH
 
 static inline void row_column_sum(int64_t n_rows, int64_t cols, const void *x_, int64_t ldx,
                                   float *sum) {

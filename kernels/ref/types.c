@@ -97,6 +97,9 @@ static zr_status_t check_presence(const zr_kern_shape_t *shape, int operand, cha
 zr_status_t ref_check_types(const zr_kern_t *kern, const zr_kern_shape_t *shape) {
   if (shape->kind < 0 || shape->kind >= ZR_N_OP_KINDS || signature[shape->kind] == NULL)
     return zr_fail(ZR_ERR_UNSUPPORTED, "ref: no kernel of kind %d", shape->kind);
+  if (zr_kern_has_act(shape->kind) && (shape->attr[ZR_ACT] < 0 || shape->attr[ZR_ACT] >= ZR_N_ACTS))
+    return zr_fail(ZR_ERR_UNSUPPORTED, "ref: there is no activation %lld",
+                   (long long)shape->attr[ZR_ACT]);
   zr_dtype_t compute = ZR_N_DTYPES;
   int operand = 0;
   for (const char *c = signature[shape->kind]; *c != 0; c++, operand++) {

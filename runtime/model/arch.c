@@ -104,19 +104,28 @@ int32_t zr_arch_attention(zr_recorder_t *a, int32_t qkv) {
   return y;
 }
 
+/* As an attribute: what an architecture has of itself is the kind's own. */
+static int64_t activation(const zr_model_config_t *c) {
+  static const int64_t act[] = {[ZR_ACTIVATION_SILU] = ZR_ACT_SILU,
+                                [ZR_ACTIVATION_GELU_TANH] = ZR_ACT_GELU_TANH,
+                                [ZR_ACTIVATION_GELU_ERF] = ZR_ACT_GELU_ERF,
+                                [ZR_ACTIVATION_RELU] = ZR_ACT_RELU};
+  return c->activation == zr_model_activation(c->arch) ? ZR_ACT_OWN : act[c->activation];
+}
+
 int32_t zr_arch_unary(zr_recorder_t *a, int32_t kind, const char *name, int32_t x) {
-  int64_t elems = ALL(x, ZR_READ).elems;
-  int32_t y = zr_tape_value(a->tape, name, elems);
+  int64_t attr[] = {ALL(x, ZR_READ).elems, activation(a->config)};
+  int32_t y = zr_tape_value(a->tape, name, attr[0]);
   zr_tape_operand_t operand[] = {ALL(x, ZR_READ), ALL(y, ZR_WRITE)};
-  zr_tape_record(a->tape, kind, &elems, 0, 2, operand);
+  zr_tape_record(a->tape, kind, attr, 0, 2, operand);
   return y;
 }
 
 int32_t zr_arch_binary(zr_recorder_t *a, int32_t kind, const char *name, int32_t x, int32_t y) {
-  int64_t elems = ALL(x, ZR_READ).elems;
-  int32_t z = zr_tape_value(a->tape, name, elems);
+  int64_t attr[] = {ALL(x, ZR_READ).elems, activation(a->config)};
+  int32_t z = zr_tape_value(a->tape, name, attr[0]);
   zr_tape_operand_t operand[] = {ALL(x, ZR_READ), ALL(y, ZR_READ), ALL(z, ZR_WRITE)};
-  zr_tape_record(a->tape, kind, &elems, 0, 3, operand);
+  zr_tape_record(a->tape, kind, attr, 0, 3, operand);
   return z;
 }
 

@@ -68,15 +68,8 @@ static zr_status_t resolve_biases(zr_model_config_t *config) {
   return ZR_OK;
 }
 
-/* Each architecture has kernels for its own; the two spellings of GPT-2's are one function. */
-static zr_status_t resolve_activation(zr_model_config_t *config) {
-  bool gpt2 = config->arch == ZR_ARCH_GPT2;
-  if (config->activation == ZR_ACTIVATION_DEFAULT)
-    config->activation = gpt2 ? ZR_ACTIVATION_GELU_TANH : ZR_ACTIVATION_SILU;
-  if (config->activation == (gpt2 ? ZR_ACTIVATION_GELU_TANH : ZR_ACTIVATION_SILU)) return ZR_OK;
-  return zr_fail(ZR_ERR_UNSUPPORTED, "model.hidden_act: %s with %s is not built; use %s",
-                 zr_model_arch_name(config->arch), gpt2 ? "silu" : "gelu_new",
-                 gpt2 ? "gelu_new" : "silu");
+zr_activation_t zr_model_activation(int32_t arch) {
+  return arch == ZR_ARCH_GPT2 ? ZR_ACTIVATION_GELU_TANH : ZR_ACTIVATION_SILU;
 }
 
 zr_status_t zr_model_resolve(zr_model_config_t *config) {
@@ -95,7 +88,9 @@ zr_status_t zr_model_resolve(zr_model_config_t *config) {
   ZR_TRY(check_range("intermediate_size", config->intermediate_size, 1, (int64_t)1 << 24));
   if (config->arch != ZR_ARCH_GPT2) ZR_TRY(resolve_rope(config));
   ZR_TRY(resolve_biases(config));
-  ZR_TRY(resolve_activation(config));
+  if (config->activation == ZR_ACTIVATION_DEFAULT)
+    config->activation = zr_model_activation(config->arch);
+  ZR_TRY(check_range("hidden_act", config->activation, 1, ZR_N_ACTIVATIONS - 1));
   if (!(config->norm_eps > 0)) return zr_fail(ZR_ERR_CONFIG, "model.rms_norm_eps: must be above 0");
   return ZR_OK;
 }

@@ -17,11 +17,14 @@ typedef enum {
   ZR_N_ARCHS
 } zr_arch_t;
 
-/* Of the MLP. GELU_TANH: gelu_new, gelu_pytorch_tanh. */
+/* Of the MLP. GELU_TANH: gelu_new, gelu_pytorch_tanh; GELU_ERF: gelu. */
 typedef enum {
   ZR_ACTIVATION_DEFAULT = 0,
   ZR_ACTIVATION_SILU,
-  ZR_ACTIVATION_GELU_TANH
+  ZR_ACTIVATION_GELU_TANH,
+  ZR_ACTIVATION_GELU_ERF,
+  ZR_ACTIVATION_RELU,
+  ZR_N_ACTIVATIONS
 } zr_activation_t;
 
 /* rope_scaling.rope_type: how rotary angles are stretched (kernels/rope_frequency.h). */
@@ -59,7 +62,8 @@ void zr_model_defaults(zr_arch_t arch, zr_model_config_t *out_config);
 /* Named shapes of preset.c: "gpt2", "llama-tiny" (quick start), "qwen3-0.6b", ...; ZR_ERR_CONFIG
  * lists them. */
 zr_status_t zr_model_preset(const char *name, zr_model_config_t *out_config) ZR_MUST_CHECK;
-const char *zr_model_arch_name(int32_t arch); /* "GPT-2" */
+const char *zr_model_arch_name(int32_t arch);      /* "GPT-2" */
+zr_activation_t zr_model_activation(int32_t arch); /* what transformers' configuration has */
 /* Attributes of the operation that makes the rotary table of a model. */
 void zr_model_rope_table(const zr_model_config_t *config, int64_t seq_len,
                          int64_t out_attr[ZR_MAX_ATTRS]);

@@ -13,6 +13,7 @@
   .n_attrs = 6, .attr = {"batch", "seq", "heads", "kv_heads", "head_dim", "window"}, \
   .has_real = true, .real_name = "scale"
 #define ELEMS_ATTRS .n_attrs = 1, .attr = {"elems"}
+#define ACT_ATTRS .n_attrs = 2, .attr = {"elems", "act"}
 #define HEAD_ATTRS .n_attrs = 5, .attr = {"rows", "hidden", "vocab", "vocab_padded", "chunk"}
 
 static void embedding_bytes(const zr_kern_shape_t *s, int64_t need[ZR_MAX_OPERANDS]) {
@@ -344,7 +345,7 @@ const zr_op_row_t zr_op_rows_model[ZR_N_OP_KINDS] = {
     [ZR_OP_GELU] = {.name = "gelu",
                     .stream = ZR_STREAM_COMPUTE,
                     .n_operands = 2,
-                    ELEMS_ATTRS,
+                    ACT_ATTRS,
                     .operand = {OP_R("x"), OP_W("y")},
                     .operand_bytes = elems_bytes,
                     NO_GRAD,
@@ -352,7 +353,7 @@ const zr_op_row_t zr_op_rows_model[ZR_N_OP_KINDS] = {
     [ZR_OP_SWIGLU] = {.name = "swiglu",
                       .stream = ZR_STREAM_COMPUTE,
                       .n_operands = 3,
-                      ELEMS_ATTRS,
+                      ACT_ATTRS,
                       .operand = {OP_R("gate"), OP_R("up"), OP_W("y")},
                       .operand_bytes = elems_bytes,
                       NO_GRAD,
@@ -452,14 +453,14 @@ const zr_op_row_t zr_op_rows_model[ZR_N_OP_KINDS] = {
     [ZR_OP_GELU_GRAD] = {.name = "gelu_grad",
                          .stream = ZR_STREAM_COMPUTE,
                          .n_operands = 3,
-                         ELEMS_ATTRS,
+                         ACT_ATTRS,
                          .operand = {OP_R("x"), OP_R("dy"), OP_W("dx")},
                          .operand_bytes = elems_bytes,
                          NO_GRAD},
     [ZR_OP_SWIGLU_GRAD] = {.name = "swiglu_grad",
                            .stream = ZR_STREAM_COMPUTE,
                            .n_operands = 5,
-                           ELEMS_ATTRS,
+                           ACT_ATTRS,
                            .operand = {OP_R("gate"), OP_R("up"), OP_R("dy"), OP_W("dgate"),
                                        OP_W("dup")},
                            .operand_bytes = elems_bytes,

@@ -151,17 +151,12 @@ static zr_status_t take_biases(const zr_config_file_t *config, zr_model_config_t
   return ZR_OK;
 }
 
-static zr_status_t take_activation(const zr_config_file_t *config, zr_model_config_t *shape) {
-  static const int64_t activation[] = {ZR_ACTIVATION_DEFAULT, ZR_ACTIVATION_SILU,
-                                       ZR_ACTIVATION_SILU, ZR_ACTIVATION_GELU_TANH,
-                                       ZR_ACTIVATION_GELU_TANH};
-  bool gpt2 = shape->arch == ZR_ARCH_GPT2;
+/* In the order of the option's names. */
+static void take_activation(const zr_config_file_t *config, zr_model_config_t *shape) {
+  static const int64_t activation[] = {
+      ZR_ACTIVATION_DEFAULT,   ZR_ACTIVATION_SILU,     ZR_ACTIVATION_SILU, ZR_ACTIVATION_GELU_TANH,
+      ZR_ACTIVATION_GELU_TANH, ZR_ACTIVATION_GELU_ERF, ZR_ACTIVATION_RELU};
   shape->activation = activation[config->values.hidden_act];
-  if (shape->activation == ZR_ACTIVATION_DEFAULT) return ZR_OK;
-  if (gpt2 == (shape->activation == ZR_ACTIVATION_GELU_TANH)) return ZR_OK;
-  return zr_options_complain(config->options, "model.hidden_act", "is not built with %s; use %s",
-                             zr_model_arch_name(shape->arch),
-                             gpt2 ? "gelu_new or gelu_pytorch_tanh" : "silu");
 }
 
 static bool is_qwen(const zr_model_config_t *shape) {
@@ -290,7 +285,7 @@ zr_status_t zr_config_model(zr_config_file_t *config) {
   ZR_TRY(start_shape(config, &shape));
   overlay_shape(config, &shape);
   ZR_TRY(take_biases(config, &shape));
-  ZR_TRY(take_activation(config, &shape));
+  take_activation(config, &shape);
   ZR_TRY(take_window(config, &shape));
   ZR_TRY(take_rope(config, &shape));
   if (v->tokenizer != NULL && v->shape.vocab_size == 0 && v->model_preset == NULL) {

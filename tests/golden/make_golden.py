@@ -54,6 +54,10 @@ MODELS = {
     "qwen3": dict(arch="qwen3", vocab_size=61, hidden_size=32, n_layers=2, n_heads=4, n_kv_heads=2,
                   head_dim=12, intermediate_size=52, max_positions=64, norm_eps=1e-6,
                   rope_theta=10000.0, tied=1, decay_matrices=0, max_grad_norm=4.5, seed=7),
+    "llama_gelu": dict(arch="llama", vocab_size=61, hidden_size=32, n_layers=2, n_heads=4,
+                       n_kv_heads=2, head_dim=8, intermediate_size=48, max_positions=24,
+                       norm_eps=1e-6, rope_theta=10000.0, tied=1, decay_matrices=0,
+                       hidden_act="gelu", max_grad_norm=5.5, seed=13),
     "mistral_window": dict(arch="mistral", vocab_size=61, hidden_size=32, n_layers=2, n_heads=4,
                            n_kv_heads=2, head_dim=6, intermediate_size=40, max_positions=64,
                            norm_eps=1e-5, rope_theta=10000.0, tied=0, decay_matrices=0,
@@ -158,6 +162,13 @@ def batches(c):
     return tokens.to(torch.int32), targets.to(torch.int32), starts.to(torch.int32)
 
 
+def activation(c, x):
+    """silu where the model says nothing; GPT-2's gelu_new is where it is used."""
+    if c.get("hidden_act", "silu") == "gelu":
+        return x * (1 + torch.erf(x / math.sqrt(2))) / 2
+    return x / (1 + torch.exp(-x))
+
+
 def attend(q, k, v, head_dim, starts, window=SEQ):
     """q, k, v [b, heads, s, head_dim], starts [b, s] -> [b, s, heads * head_dim]"""
     scores = q @ k.transpose(-1, -2) / math.sqrt(head_dim)
@@ -247,7 +258,7 @@ def llama(c, p, tokens, starts):
         x = x + linear(attend(rope(q), k, v, d, starts, window), b + "self_attn.o_proj")
         u = norm(x, b + "post_attention_layernorm")
         gate, up = linear(u, b + "mlp.gate_proj"), linear(u, b + "mlp.up_proj")
-        x = x + linear(gate / (1 + torch.exp(-gate)) * up, b + "mlp.down_proj")
+        x = x + linear(activation(c, gate) * up, b + "mlp.down_proj")
     head = p["model.embed_tokens.weight"] if c["tied"] else p["lm_head.weight"]
     return norm(x, "model.norm") @ head.T
 
@@ -276,7 +287,8 @@ def reference_module(c):
         rope.update(low_freq_factor=c["rope_low_freq"], high_freq_factor=c["rope_high_freq"],
                     original_max_position_embeddings=c["rope_original"])
     more = {"llama": dict(attention_bias=bool(c.get("attention_bias")),
-                          mlp_bias=bool(c.get("mlp_bias"))),
+                          mlp_bias=bool(c.get("mlp_bias")),
+                          hidden_act=c.get("hidden_act", "silu")),
             "mistral": dict(sliding_window=c.get("sliding_window")),
             "qwen2": dict(use_sliding_window="sliding_window" in c,
                           sliding_window=c.get("sliding_window"),

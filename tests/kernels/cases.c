@@ -158,7 +158,7 @@ const kern_case_t kern_cases[] = {
     {"attention_grad tiles", ZR_OP_ATTENTION_GRAD, CHAIN, .attr = {1, 131, 2, 1, 64},
      .real = 0.125},
 
-    /* elems */
+    /* elems, activation: 1 gelu_tanh, 2 gelu_erf, 3 silu, 4 relu, 0 the kind's own */
     {"gelu", ZR_OP_GELU, POINTWISE, .attr = {1000}},
     {"gelu tail", ZR_OP_GELU, POINTWISE, .attr = {37}},
     {"gelu empty", ZR_OP_GELU, POINTWISE, .attr = {0}},
@@ -171,6 +171,18 @@ const kern_case_t kern_cases[] = {
     {"swiglu empty", ZR_OP_SWIGLU, POINTWISE, .attr = {0}},
     {"swiglu_grad", ZR_OP_SWIGLU_GRAD, POINTWISE, .attr = {1005}},
     {"swiglu_grad empty", ZR_OP_SWIGLU_GRAD, POINTWISE, .attr = {0}},
+    {"gelu erf", ZR_OP_GELU, POINTWISE, .attr = {1003, 2}},
+    {"gelu_grad erf", ZR_OP_GELU_GRAD, POINTWISE, .attr = {1003, 2}},
+    {"gelu silu", ZR_OP_GELU, POINTWISE, .attr = {1003, 3}},
+    {"gelu_grad silu", ZR_OP_GELU_GRAD, POINTWISE, .attr = {1003, 3}},
+    {"gelu relu", ZR_OP_GELU, POINTWISE, .attr = {1003, 4}},
+    {"gelu_grad relu", ZR_OP_GELU_GRAD, POINTWISE, .attr = {1003, 4}},
+    {"swiglu tanh", ZR_OP_SWIGLU, POINTWISE, .attr = {1003, 1}},
+    {"swiglu_grad tanh", ZR_OP_SWIGLU_GRAD, POINTWISE, .attr = {1003, 1}},
+    {"swiglu erf", ZR_OP_SWIGLU, POINTWISE, .attr = {1003, 2}},
+    {"swiglu_grad erf", ZR_OP_SWIGLU_GRAD, POINTWISE, .attr = {1003, 2}},
+    {"swiglu relu", ZR_OP_SWIGLU, POINTWISE, .attr = {1003, 4}},
+    {"swiglu_grad relu", ZR_OP_SWIGLU_GRAD, POINTWISE, .attr = {1003, 4}},
     {"add", ZR_OP_ADD, 0, .attr = {1007}},
     {"add empty", ZR_OP_ADD, 0, .attr = {0}},
 

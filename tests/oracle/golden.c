@@ -7,8 +7,8 @@
 #include "tests/kernels/check.h"
 
 const char *const golden_names[GOLDEN_N_MODELS] = {
-    "gpt2",  "llama_grouped",  "llama_head_dim",  "llama_scaled",   "mistral",     "qwen2",
-    "qwen3", "gpt2_documents", "llama_documents", "mistral_window", "qwen2_window"};
+    "gpt2",  "llama_grouped",  "llama_head_dim",  "llama_scaled",   "mistral",      "qwen2",
+    "qwen3", "gpt2_documents", "llama_documents", "mistral_window", "qwen2_window", "llama_gelu"};
 
 static char *read_file(const char *path, size_t *out_bytes) {
   FILE *file = fopen(path, "rb");
@@ -61,6 +61,8 @@ static void read_config(golden_t *g) {
   c->mlp_bias = (int64_t)optional_of(g, "mlp_bias");
   c->sliding_window = (int64_t)optional_of(g, "sliding_window");
   c->window_first_layer = (int64_t)optional_of(g, "max_window_layers");
+  static const char *const acts[ZR_N_ACTIVATIONS] = {"", "silu", "gelu_new", "gelu", "relu"};
+  c->activation = choice_of(g, "hidden_act", acts, ZR_N_ACTIVATIONS);
   c->rope_scaling = choice_of(g, "rope_type", ropes, 3);
   c->rope_factor = optional_of(g, "rope_factor");
   c->rope_low_freq = optional_of(g, "rope_low_freq");

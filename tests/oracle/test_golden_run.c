@@ -159,6 +159,7 @@ int main(void) {
       MODEL(test_model, "llama_documents"),
       MODEL(test_model, "mistral_window"),
       MODEL(test_model, "qwen2_window"),
+      MODEL(test_model, "llama_gelu"),
       MODEL(test_schedules_agree, "gpt2"),
       MODEL(test_schedules_agree, "llama_head_dim"),
       MODEL(test_schedules_agree, "qwen3"),

@@ -151,6 +151,10 @@ static void keys_change_the_model(void **state) {
   assert_int_equal(model.rope_scaling, ZR_ROPE_PLAIN);
   model = model_of("preset: gpt2-tiny, activation_function: gelu_pytorch_tanh");
   assert_int_equal(model.activation, ZR_ACTIVATION_GELU_TANH);
+  model = model_of("preset: gpt2-tiny, activation_function: relu");
+  assert_int_equal(model.activation, ZR_ACTIVATION_RELU);
+  model = model_of("preset: llama-tiny, hidden_act: gelu");
+  assert_int_equal(model.activation, ZR_ACTIVATION_GELU_ERF);
   model =
       model_of("model_type: qwen3, hidden_size: 64, num_attention_heads: 4, num_hidden_layers: 1");
   assert_int_equal(model.head_dim, 128);
@@ -162,14 +166,9 @@ static void keys_change_the_model(void **state) {
 static const struct {
   const char *model, *error;
 } refused[] = {
-    {"preset: gpt2, hidden_act: silu",
-     "cfg.yaml:1:23: 'model.hidden_act' is not built with GPT-2; use gelu_new or "
-     "gelu_pytorch_tanh"},
-    {"preset: llama-tiny, hidden_act: gelu_pytorch_tanh",
-     "cfg.yaml:1:29: 'model.hidden_act' is not built with Llama; use silu"},
-    {"preset: llama-tiny, hidden_act: relu",
+    {"preset: llama-tiny, hidden_act: relu2",
      "cfg.yaml:1:29: 'model.hidden_act' must be one of auto, silu, swish, gelu_new, "
-     "gelu_pytorch_tanh, not 'relu'"},
+     "gelu_pytorch_tanh, gelu, relu, not 'relu2'"},
     {"preset: mistral-7b, attention_bias: true",
      "cfg.yaml:1:29: 'model.attention_bias' does not go with Mistral: it has no biases in "
      "attention; leave it out"},
