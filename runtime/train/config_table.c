@@ -79,8 +79,8 @@ static const zr_option_t table[] = {
      .help = "embedding and head share their weights; auto: as the architecture has it"},
     {.key = "model.hidden_act", .alias = "model.activation_function", .type = ZR_OPTION_ENUM,
      NUMERIC, FIELD(hidden_act), .names = activations, .default_text = "auto",
-     .help = "of the MLP, or of its gate: silu (or swish), gelu_new (or gelu_pytorch_tanh, the same), "
-     "gelu (with erf), relu; auto: GPT-2's is gelu_new, the others' silu"},
+     .help = "of the MLP, or of its gate: silu (or swish), gelu_new (or gelu_pytorch_tanh, the "
+     "same), gelu (with erf), relu; auto: GPT-2's is gelu_new, the others' silu"},
     {.key = "model.attention_bias", .type = ZR_OPTION_BOOL, NUMERIC, FIELD(attention_bias),
      .may_be_auto = true, .default_text = "auto",
      .help = "biases of q, k, v and o: a choice for Llama and Qwen3; auto: as the architecture"},
