@@ -1,6 +1,7 @@
 """Bytes counted where MPI is called, by a preloaded library that knows nothing of zerorun: the sum
 over the log's steps, the other plans' share, and the small agreements of a run, each by name.
-Nothing is left over."""
+Nothing is left over. MPI carries them all because ranks are told not to read each other's memory;
+if they may, it carries none (tests/proof counts those reads)."""
 
 import os
 import sys
@@ -43,10 +44,11 @@ def hashes_bytes(ranks, report):
     return 8 * ranks * len(report["plans"])
 
 
-def counted(bench, config, ranks, sets):
+def counted(bench, config, ranks, sets, shared="0"):
     """(log, bytes that each rank handed to MPI) of a whole run."""
     out = bench.new_dir() + "-sent"
-    log = bench.whole(config, ranks, sets, {"LD_PRELOAD": bench.preload, "ZR_PMPI_OUT": out})
+    env = {"LD_PRELOAD": bench.preload, "ZR_PMPI_OUT": out, "ZR_COMM_SHARED": shared}
+    log = bench.whole(config, ranks, sets, env)
     sent = []
     for rank in range(ranks):
         size, uncounted = (int(word) for word in run.read("%s.%d" % (out, rank)).split())
@@ -106,6 +108,17 @@ def test_three_more_steps_cost_three_times_the_plan(bench):
         assert [b - a for a, b in zip(few, more)] == [3 * predicted] * ranks, (few, more, predicted)
 
 
+def test_ranks_that_read_each_other_log_the_same_bytes(bench):
+    config = bench.config(run.LLAMA, 12, 3, run={"eval_every": 0})
+    ranks, sets = SETTINGS[1]
+    through_mpi, _ = counted(bench, config, ranks, sets)
+    log, sent = counted(bench, config, ranks, sets, shared="1")
+    for key in ("loss", "bytes"):
+        wanted = [line[key] for line in through_mpi.events("step")]
+        assert [line[key] for line in log.events("step")] == wanted, key
+    return "MPI was handed %s" % sent
+
+
 def test_one_rank_sends_nothing(bench):
     config = bench.config(run.GPT2, 4, 2, scheduler={"type": "Constant", "params": {}})
     log = bench.whole(config, 1, {"zero_optimization.stage": 3})
@@ -123,6 +136,7 @@ if __name__ == "__main__":
         [
             test_every_byte_has_a_name,
             test_three_more_steps_cost_three_times_the_plan,
+            test_ranks_that_read_each_other_log_the_same_bytes,
             test_one_rank_sends_nothing,
         ]
     )

@@ -1,5 +1,5 @@
 /* The callers' side of the MPI backend: hand a request to the service thread, sleep, read the
- * answer. */
+ * answer; or, where all ranks share a node, do it at once (share_mpi.h). */
 #include "runtime/comm/mpi/comm_mpi.h"
 
 #include <signal.h>
@@ -9,16 +9,18 @@
 #include "runtime/base/clock.h"
 #include "runtime/base/futex.h"
 #include "runtime/base/log.h"
+#include "runtime/comm/mpi/share_mpi.h"
 
-static void wake_service(zr_comm_t *comm) {
+void zr_mpi_service_wake(zr_comm_t *comm) {
   atomic_fetch_add(&comm->wake, 1);
   zr_futex_wake_all(&comm->wake);
 }
 
 static zr_status_t hand_over(zr_comm_t *comm, const zr_mpi_request_t *request) {
+  if (comm->share) return zr_mpi_share_collective(comm, request);
   comm->request = *request;
   atomic_store(&comm->request_state, ZR_MPI_POSTED);
-  wake_service(comm);
+  zr_mpi_service_wake(comm);
   while (atomic_load(&comm->request_state) == ZR_MPI_POSTED) {
     zr_futex_wait(&comm->request_state, ZR_MPI_POSTED, -1);
   }
@@ -27,6 +29,7 @@ static zr_status_t hand_over(zr_comm_t *comm, const zr_mpi_request_t *request) {
 }
 
 static void free_all(zr_comm_t *comm) {
+  zr_mpi_share_close(comm);
   zr_alloc_free(comm->alloc, comm->requests);
   zr_alloc_free(comm->alloc, comm->statuses);
   zr_alloc_free(comm->alloc, comm->indices);
@@ -42,7 +45,7 @@ static void mpi_close(zr_comm_t *comm) {
   static const int64_t patience_ns = 4000000000, look_ns = 100000000;
   if (!comm) return;
   atomic_store(&comm->closing, 1);
-  wake_service(comm);
+  zr_mpi_service_wake(comm);
   int64_t limit_ns = INT64_MAX;
   while (atomic_load(&comm->life) != ZR_MPI_FINISHED) {
     if (limit_ns == INT64_MAX && zr_comm_cause_known(&comm->cause)) {
@@ -114,11 +117,14 @@ static zr_status_t mpi_barrier(zr_comm_t *comm) {
 }
 
 static void mpi_abort(zr_comm_t *comm, zr_status_t status, const char *detail) {
-  if (zr_comm_cause_set(&comm->cause, comm->info.rank, status, detail)) wake_service(comm);
+  if (!zr_comm_cause_set(&comm->cause, comm->info.rank, status, detail)) return;
+  zr_mpi_share_cause_tell(comm);
+  zr_mpi_service_wake(comm);
 }
 
 static zr_status_t mpi_cause(zr_comm_t *comm, int *out_rank, char *out_detail,
                              int64_t detail_bytes) {
+  zr_mpi_share_cause_hear(comm);
   return zr_comm_cause_get(&comm->cause, out_rank, out_detail, detail_bytes);
 }
 

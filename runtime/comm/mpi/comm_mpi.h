@@ -55,6 +55,8 @@ typedef struct {
 enum { ZR_MPI_IDLE, ZR_MPI_POSTED, ZR_MPI_DONE };         /* request_state */
 enum { ZR_MPI_STARTING, ZR_MPI_OPENED, ZR_MPI_FINISHED }; /* life */
 
+typedef struct zr_mpi_share_t zr_mpi_share_t;
+
 struct zr_comm_t {
   zr_alloc_t *alloc;
   pthread_t thread;
@@ -68,6 +70,8 @@ struct zr_comm_t {
   zr_comm_info_t info;
   zr_comm_cause_t cause;
   _Atomic int64_t sent_bytes;
+  zr_mpi_share_t *share; /* of ranks that read each other's memory; NULL: all goes through MPI */
+  void *parts; /* n_ranks pointers to the parts of a sum, of its element type; who sums uses it */
 
   /* The service thread's own. */
   MPI_Comm data, control;
@@ -78,7 +82,6 @@ struct zr_comm_t {
   MPI_Status *statuses;  /* n_requests */
   int *indices;          /* n_requests */
   int n_left[ZR_MPI_WINDOW];
-  void *parts; /* n_ranks pointers to the parts of a sum, of its element type */
   bool abort_sent;
   zr_mpi_abort_t abort_in, abort_out;
   MPI_Request abort_receive;
@@ -95,6 +98,7 @@ typedef struct {
   int64_t begin_ns;
 } zr_mpi_backoff_t;
 void zr_mpi_backoff_start(zr_mpi_backoff_t *backoff);
+int64_t zr_mpi_backoff_sleep_ns(const zr_mpi_backoff_t *backoff); /* 0: still polling */
 /* `seen`: comm->wake as it was before the caller last looked; a change ends the sleep. */
 void zr_mpi_backoff_pause(zr_mpi_backoff_t *backoff, zr_comm_t *comm, uint32_t seen);
 
@@ -107,6 +111,15 @@ bool zr_mpi_goodbye(zr_comm_t *comm);
 
 /* collective_mpi.c, exchange_mpi.c: run on the service thread. */
 zr_status_t zr_mpi_collective(zr_comm_t *comm, const zr_mpi_request_t *request) ZR_MUST_CHECK;
+
+/* share_mpi.c, share_wait_mpi.c: the same on the caller's thread, if comm->share. hear takes over a
+ * cause that the ranks of this node know, tell tells them of this rank's. Any thread. */
+zr_status_t zr_mpi_share_collective(zr_comm_t *comm, const zr_mpi_request_t *request) ZR_MUST_CHECK;
+void zr_mpi_share_cause_hear(zr_comm_t *comm);
+void zr_mpi_share_cause_tell(zr_comm_t *comm);
+
+/* comm_mpi.c: lets the service thread look again. */
+void zr_mpi_service_wake(zr_comm_t *comm);
 
 /* service_mpi.c */
 void *zr_mpi_service_main(void *comm);

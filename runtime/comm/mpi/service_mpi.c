@@ -5,7 +5,7 @@
 
 #include "runtime/base/clock.h"
 #include "runtime/base/futex.h"
-#include "runtime/comm/mpi/comm_mpi.h"
+#include "runtime/comm/mpi/share_mpi.h"
 
 /* A program that embeds zerorun may have initialised MPI itself; then it also finalises it. */
 static zr_status_t init_mpi(zr_comm_t *comm) {
@@ -56,7 +56,7 @@ static zr_status_t get_memory(zr_comm_t *comm) {
   for (size_t i = 0; i < n_ranks; i++) comm->abort_sends[i] = MPI_REQUEST_NULL;
   comm->abort_receive = MPI_REQUEST_NULL;
   comm->drain_receive = MPI_REQUEST_NULL;
-  return ZR_OK;
+  return zr_mpi_share_get(comm);
 }
 
 /* A rank without memory must not leave the others waiting for it: all agree before they go on. */
@@ -75,6 +75,7 @@ static zr_status_t connect_ranks(zr_comm_t *comm) {
   ZR_TRY(agree(get_memory(comm)));
   ZR_TRY(zr_mpi_check(MPI_Comm_dup(MPI_COMM_WORLD, &comm->data), "MPI_Comm_dup"));
   ZR_TRY(zr_mpi_check(MPI_Comm_dup(MPI_COMM_WORLD, &comm->control), "MPI_Comm_dup"));
+  ZR_TRY(zr_mpi_share_open(comm));
   return zr_mpi_abort_listen(comm);
 }
 
