@@ -65,8 +65,11 @@ void machine_zero_options(const machine_options_t *o, int n_ranks, const zr_kern
                           zr_kern_t *kern, zr_zero_options_t *out_zero) {
   zr_zero_defaults(out_zero);
   tiny_model(o, &out_zero->model);
-  out_zero->run =
-      (zr_model_run_t){.micro_batch = 2, .seq_len = 11, .logits_chunk = 8, .dtype = o->dtype};
+  out_zero->run = (zr_model_run_t){.micro_batch = 2,
+                                   .seq_len = 11,
+                                   .logits_chunk = 8,
+                                   .separate = o->documents,
+                                   .dtype = o->dtype};
   out_zero->grad_dtype = o->grad_dtype;
   out_zero->stage = o->stage;
   out_zero->n_ranks = n_ranks;
@@ -95,11 +98,13 @@ static zr_status_t fetch(void *context, int plan, int64_t iteration, int64_t mic
                          int64_t rows) {
   const machine_t *machine = context;
   (void)plan;
-  (void)out_starts;
   const zr_zero_options_t *o = &machine->zero->options;
   const int64_t leaf = zr_zero_leaf(o, machine->rank, micro);
   const uint64_t key = zr_mix64((uint64_t)(iteration * 4096 + leaf) + 1);
-  for (int64_t t = 0; t < rows; t++) {
+  for (int64_t t = 0, start = 0; t < rows; t++) {
+    const int64_t at = t % o->run.seq_len;
+    if (at == 0 || zr_rng_u64(key, (uint64_t)(t + 2 * rows)) % 5 == 0) start = at;
+    if (out_starts != NULL) out_starts[t] = (int32_t)start;
     out_tokens[t] = (int32_t)(zr_rng_u64(key, (uint64_t)t) % (uint64_t)o->model.vocab_size);
     const uint64_t draw = zr_rng_u64(key, (uint64_t)(t + rows));
     out_targets[t] = draw % 7 == 0 ? -1 : (int32_t)(draw % (uint64_t)o->model.vocab_size);

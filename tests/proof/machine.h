@@ -35,6 +35,7 @@ typedef struct {
   int64_t n_leaves;               /* M: micro-batches of a step over all ranks */
   int64_t group, prefetch, n_layers;
   int n_threads;
+  bool documents;     /* samples hold several: attention stays inside, positions restart */
   bool regular;       /* sizes that divide, so that flats have no gaps between tensors */
   bool serial, plain; /* plain: kernels/ref instead of kernels/cpu */
   uint64_t delay_seed, hal_delay_seed; /* != 0: every operation, every submitted work is delayed */
