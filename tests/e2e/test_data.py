@@ -91,6 +91,29 @@ def test_masked_targets_do_not_count(bench):
     assert lines[-1]["tokens"] == sum(token != ids[5] for token in ids[1 : 1 + 256 * N_STEPS])
 
 
+def test_documents_apart(bench):
+    """What begins a document is no target; the same bits whatever the schedule."""
+    ids = ids_of(bench.train)
+    end = ord(" ")
+    train = write(bench, "words.bin", struct.pack("<%dH" % len(ids), *ids))
+    joined = config_of(bench, [train], shuffle=False, eval=[train])
+    config = config_of(
+        bench, [train], shuffle=False, eval=[train], documents="separate", eot_id=end
+    )
+    wanted = bench.whole(config, 1)
+    for ranks, sets in (
+        (2, {"zero_optimization.stage": 3, "plan.recompute": "full"}),
+        (4, {"zero_optimization.stage": 2, "plan.order": "breadth"}),
+    ):
+        run.assert_same(bench.whole(config, ranks, sets).facts(), wanted.facts(), "%s" % sets)
+    lines = wanted.events("step")
+    assert lines[-1]["tokens"] == sum(token != end for token in ids[: 256 * N_STEPS]), lines[-1]
+    together = bench.whole(joined).events("step")
+    assert all(a["loss"] != b["loss"] for a, b in zip(lines, together))
+    said = bench.run(joined, 1, {"data.documents": "separate"}, bench.new_dir(), code=2).messages()
+    assert "data.eot_id" in said[0], said
+
+
 def test_a_step_without_a_target_ends_the_run(bench):
     ids = ids_of(bench.train)
     train = write(bench, "blank.bin", struct.pack("<%dH" % len(ids), *ids))
@@ -119,6 +142,7 @@ if __name__ == "__main__":
         [
             test_every_format_gives_the_same_bits,
             test_masked_targets_do_not_count,
+            test_documents_apart,
             test_a_step_without_a_target_ends_the_run,
         ]
     )

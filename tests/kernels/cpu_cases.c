@@ -232,12 +232,47 @@ static void non_finite_numbers_show(void **state) {
   }
 }
 
+static void refuses_a_late_start(const kern_case_t *one, int starts, const zr_kern_ops_t *ops,
+                                 zr_kern_t *kern) {
+  kern_call_t call;
+  kern_call_init(&call, one, ZR_F32, KERN_POISON_NAN);
+  kern_call_fill(&call, SEED);
+  assert_int_equal(kern_call_run(&call, ops, kern, NULL), ZR_OK);
+  for (int late = -1; late <= 2; late += 3) {
+    kern_call_set(&call, starts, 4, late); /* row 1 of its sample */
+    assert_int_equal(kern_call_run(&call, ops, kern, NULL), ZR_ERR_DATA);
+  }
+  kern_call_fini(&call);
+}
+
+/* A document begins in its sample, and not behind the row itself. */
+static void late_starts_are_errors(void **state) {
+  (void)state;
+  static const kern_case_t cases[] = {
+      {"attention", ZR_OP_ATTENTION, 0, .attr = {2, 3, 1, 1, 2}, .real = 1, .documents = true},
+      {"attention_grad", ZR_OP_ATTENTION_GRAD, 0, .attr = {2, 3, 1, 1, 2}, .documents = true},
+      {"embedding", ZR_OP_EMBEDDING, 0, .attr = {6, 1, 3, 3, 3}, .documents = true},
+      {"embedding_grad", ZR_OP_EMBEDDING_GRAD, 0, .attr = {6, 1, 3, 3, 3}, .documents = true}};
+  static const int starts[] = {3, 5, 4, 4};
+  const zr_kern_ops_t *ops = NULL;
+  zr_kern_t *kern = NULL;
+  for (int i = 0; i < 4; i++) {
+    assert_int_equal(zr_kern_ref_open(NULL, ZR_F32, &ops, &kern), ZR_OK);
+    refuses_a_late_start(&cases[i], starts[i], ops, kern);
+    ops->close(kern);
+    assert_int_equal(zr_kern_cpu_open(NULL, "baseline", &ops, &kern), ZR_OK);
+    refuses_a_late_start(&cases[i], starts[i], ops, kern);
+    ops->close(kern);
+  }
+}
+
 int main(int argc, char **argv) {
   if (argc > 1) first_isa = argv[1];
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(meets_the_oracle),         cmocka_unit_test(threads_change_nothing),
       cmocka_unit_test(old_bytes_change_nothing), cmocka_unit_test(addresses_change_nothing),
       cmocka_unit_test(accumulating_is_adding),   cmocka_unit_test(non_finite_numbers_show),
+      cmocka_unit_test(late_starts_are_errors),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }
