@@ -1,8 +1,8 @@
 /* The storage interface: host memory that a device can reach fast, and a disk. Floor 1.
  *
  * A disk is one flat array of bytes of this rank, [0, bytes), whatever files, paths and stripes it
- * consists of. Transfers are blocking calls: one thread reads and one other thread writes at a
- * time (the executor's read and write streams). Inside, a transfer is cut into requests of
+ * consists of. Transfers are blocking calls: at most two threads read and one writes at a
+ * time (the executor's read, h2d and write streams). Inside, a transfer is cut into requests of
  * `block_bytes`, at most `queue_depth` of them for each path in flight. A transfer returns when
  * every byte has been moved, or with one error that names file, offset and cause; short transfers
  * go on where they stopped, interrupted ones again. Bytes are counted when they have been moved. */

@@ -42,8 +42,13 @@ void zr_disk_note(zr_disk_t *disk, const char *format, ...) {
 static void disk_close(zr_disk_t *disk) {
   if (!disk) return;
   if (disk->engine) disk->engine->stop(disk);
-  if (disk->lane[0].is_stuck || disk->lane[1].is_stuck) {
-    if (disk->lane[0].engine || disk->lane[1].engine) {
+  bool is_stuck = false, has_engine = false;
+  for (int i = 0; i < ZR_DISK_N_LANES; i++) {
+    is_stuck = is_stuck || disk->lane[i].is_stuck;
+    has_engine = has_engine || disk->lane[i].engine;
+  }
+  if (is_stuck) {
+    if (has_engine) {
       zr_warn("%s: closed while requests hang: their threads keep its files open",
               disk->file[0].path);
       return;
@@ -95,14 +100,10 @@ static zr_status_t outcome(zr_disk_lane_t *lane) {
                  (long long)atomic_load(&lane->moving_bytes), (long long)lane->bytes);
 }
 
+/* The lane is the caller's. */
 static zr_status_t transfer(zr_disk_lane_t *lane, int64_t offset, char *memory, int64_t bytes) {
   zr_disk_t *disk = lane->disk;
   const char *what = lane->is_write ? "write" : "read";
-  ZR_TRY(zr_verdict_get(&disk->cancelled));
-  ZR_TRY(zr_disk_check_range(what, disk->bytes, offset, memory, bytes));
-  if (atomic_exchange(&lane->is_busy, 1)) {
-    return zr_fail(ZR_ERR_INTERNAL, "two threads %s one disk at once", what);
-  }
   zr_status_t status;
   if (lane->is_stuck) {
     status = zr_fail(ZR_ERR_IO, "%s: an earlier %s never completed: the drive hangs",
@@ -122,24 +123,38 @@ static zr_status_t transfer(zr_disk_lane_t *lane, int64_t offset, char *memory, 
   return status;
 }
 
+static bool take(zr_disk_lane_t *lane) {
+  return !atomic_exchange(&lane->is_busy, 1);
+}
+
 static zr_status_t disk_read(zr_disk_t *disk, int64_t offset, void *memory, int64_t bytes) {
-  return transfer(&disk->lane[0], offset, memory, bytes);
+  ZR_TRY(zr_verdict_get(&disk->cancelled));
+  ZR_TRY(zr_disk_check_range("read", disk->bytes, offset, memory, bytes));
+  if (take(&disk->lane[0])) return transfer(&disk->lane[0], offset, memory, bytes);
+  if (take(&disk->lane[2])) return transfer(&disk->lane[2], offset, memory, bytes);
+  return zr_fail(ZR_ERR_INTERNAL, "three threads read one disk at once");
 }
 
 static zr_status_t disk_write(zr_disk_t *disk, int64_t offset, const void *memory, int64_t bytes) {
-  return transfer(&disk->lane[1], offset, (char *)(uintptr_t)memory, bytes);
+  char *from = (char *)(uintptr_t)memory;
+  ZR_TRY(zr_verdict_get(&disk->cancelled));
+  ZR_TRY(zr_disk_check_range("write", disk->bytes, offset, from, bytes));
+  if (take(&disk->lane[1])) return transfer(&disk->lane[1], offset, from, bytes);
+  return zr_fail(ZR_ERR_INTERNAL, "two threads write one disk at once");
 }
 
 static void disk_stats(const zr_disk_t *disk, zr_disk_stats_t *out_stats) {
-  const zr_disk_lane_t *read = &disk->lane[0], *write = &disk->lane[1];
-  *out_stats = (zr_disk_stats_t){
-      .read_bytes = atomic_load(&read->moved_bytes),
-      .written_bytes = atomic_load(&write->moved_bytes),
-      .reading_bytes = atomic_load(&read->moving_bytes),
-      .writing_bytes = atomic_load(&write->moving_bytes),
-      .n_requests = atomic_load(&read->n_requests) + atomic_load(&write->n_requests),
-      .n_resumed = atomic_load(&read->n_resumed) + atomic_load(&write->n_resumed),
-      .n_retried = atomic_load(&read->n_retried) + atomic_load(&write->n_retried)};
+  *out_stats = (zr_disk_stats_t){0};
+  for (int i = 0; i < ZR_DISK_N_LANES; i++) {
+    const zr_disk_lane_t *lane = &disk->lane[i];
+    const int64_t moved = atomic_load(&lane->moved_bytes);
+    const int64_t moving = atomic_load(&lane->moving_bytes);
+    *(lane->is_write ? &out_stats->written_bytes : &out_stats->read_bytes) += moved;
+    *(lane->is_write ? &out_stats->writing_bytes : &out_stats->reading_bytes) += moving;
+    out_stats->n_requests += atomic_load(&lane->n_requests);
+    out_stats->n_resumed += atomic_load(&lane->n_resumed);
+    out_stats->n_retried += atomic_load(&lane->n_retried);
+  }
 }
 
 static void disk_cancel(zr_disk_t *disk, zr_status_t status, const char *detail) {
@@ -232,7 +247,7 @@ static zr_status_t set_up(zr_disk_t *disk, const zr_disk_options_t *o) {
   disk->block_bytes = o->block_bytes ? o->block_bytes : DEFAULT_BLOCK_BYTES;
   disk->queue_depth = o->queue_depth ? o->queue_depth : DEFAULT_QUEUE_DEPTH;
   disk->rank = o->rank;
-  for (int i = 0; i < 2; i++) {
+  for (int i = 0; i < ZR_DISK_N_LANES; i++) {
     disk->lane[i].disk = disk;
     disk->lane[i].is_write = i == 1;
   }

@@ -1,12 +1,13 @@
-/* A disk of files, inside: its files, its two lanes, and the engine that moves bytes.
+/* A disk of files, inside: its files, its lanes, and the engine that moves bytes.
  *
  *   disk.c      the table: checks, cancel, numbers; hands a transfer to its lane's engine
  *   request.c   a transfer is cut into requests; what each result means
  *   posix.c     engine: threads with pread and pwrite
  *   ring_*.c    engine: io_uring
  *
- * A lane is one direction. Its transfer is driven by the thread that called read or write; nothing
- * of it is shared with the other lane but the files and the table of checksums. */
+ * A lane is one direction, of reads there are two. Its transfer is driven by the thread that called
+ * read or write; nothing of it is shared with the others but the files and the table of checksums.
+ */
 #ifndef ZR_OFFLOAD_DISK_INTERNAL_H
 #define ZR_OFFLOAD_DISK_INTERNAL_H
 
@@ -16,6 +17,7 @@
 #include "offload/tier.h"
 
 enum {
+  ZR_DISK_N_LANES = 3, /* read, write, and a second reader at once */
   ZR_DISK_MOST_PATHS = 64,
   ZR_DISK_MOST_IN_FLIGHT = 4096,
   ZR_DISK_MOST_THREADS = 8,
@@ -87,7 +89,7 @@ typedef struct {
 
 typedef struct {
   const char *name;
-  /* Both lanes. ZR_ERR_UNSUPPORTED: the system refuses; the detail says what. Leaves what it made
+  /* All lanes. ZR_ERR_UNSUPPORTED: the system refuses; the detail says what. Leaves what it made
    * for `stop`. */
   zr_status_t (*start)(zr_disk_t *disk);
   void (*attach)(zr_disk_t *disk);
@@ -105,8 +107,8 @@ struct zr_disk_t {
   const zr_disk_engine_t *engine;
   int64_t bytes, node_bytes, block_bytes;
   int queue_depth, rank, n_files;
-  zr_disk_file_t *file;          /* [n_files] */
-  zr_disk_lane_t lane[2];        /* read, write */
+  zr_disk_file_t *file; /* [n_files] */
+  zr_disk_lane_t lane[ZR_DISK_N_LANES];
   _Atomic uint64_t *checksum;    /* [bytes / ZR_DISK_ALIGN_BYTES], 0: never written; or NULL */
   char *attached;                /* memory that transfers will use, or NULL */
   int64_t attached_bytes;        /* a multiple of ZR_DISK_ALIGN_BYTES */

@@ -110,7 +110,7 @@ static zr_status_t start_threads(posix_lane_t *p, int n_threads) {
 static zr_status_t posix_start(zr_disk_t *disk) {
   const int64_t wanted = (int64_t)disk->queue_depth * disk->n_files;
   const int n_threads = wanted < ZR_DISK_MOST_THREADS ? (int)wanted : ZR_DISK_MOST_THREADS;
-  for (int i = 0; i < 2; i++) {
+  for (int i = 0; i < ZR_DISK_N_LANES; i++) {
     posix_lane_t *p = NULL;
     ZR_TRY(zr_alloc_get(disk->alloc, 1, sizeof *p, &p));
     p->lane = &disk->lane[i];
@@ -138,7 +138,7 @@ static bool leave_behind(posix_lane_t *p) {
 }
 
 static void posix_stop(zr_disk_t *disk) {
-  for (int i = 0; i < 2; i++) {
+  for (int i = 0; i < ZR_DISK_N_LANES; i++) {
     posix_lane_t *p = disk->lane[i].engine;
     if (!p || leave_behind(p)) continue;
     atomic_store(&p->is_stopping, 1);

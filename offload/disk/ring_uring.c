@@ -285,7 +285,7 @@ static zr_status_t make_ring(zr_disk_t *disk, zr_disk_lane_t *lane) {
 }
 
 static zr_status_t uring_start(zr_disk_t *disk) {
-  for (int i = 0; i < 2; i++) ZR_TRY(make_ring(disk, &disk->lane[i]));
+  for (int i = 0; i < ZR_DISK_N_LANES; i++) ZR_TRY(make_ring(disk, &disk->lane[i]));
   return ZR_OK;
 }
 
@@ -306,7 +306,7 @@ static void uring_attach(zr_disk_t *disk) {
     const int64_t at = (int64_t)i * most, left = disk->attached_bytes - at;
     buffer[i] = (struct iovec){disk->attached + at, (size_t)(left < most ? left : most)};
   }
-  for (int i = 0; i < 2 && !error; i++) {
+  for (int i = 0; i < ZR_DISK_N_LANES && !error; i++) {
     error = register_buffers(disk->lane[i].engine, disk, buffer, (unsigned)n);
   }
   if (error) {
@@ -317,7 +317,7 @@ static void uring_attach(zr_disk_t *disk) {
 }
 
 static void uring_stop(zr_disk_t *disk) {
-  for (int i = 0; i < 2; i++) {
+  for (int i = 0; i < ZR_DISK_N_LANES; i++) {
     ring_t *ring = disk->lane[i].engine;
     if (!ring) continue;
     if (ring->has_ring) io_uring_queue_exit(&ring->ring);

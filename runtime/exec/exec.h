@@ -17,7 +17,7 @@ typedef struct zr_exec_t zr_exec_t;
 
 /* Fills tokens and targets [rows] of micro-batch `micro` of this rank, and unless NULL the place in
  * its sample where each row's document begins, for execution `iteration` of plan `plan` (index).
- * Runs on the h2d stream; ids are legal or an error is returned. */
+ * Runs on the h2d or the compute stream; ids are legal or an error is returned. */
 typedef zr_status_t (*zr_fetch_fn_t)(void *context, int plan, int64_t iteration, int64_t micro,
                                      int32_t *out_tokens, int32_t *out_targets, int32_t *out_starts,
                                      int64_t rows);

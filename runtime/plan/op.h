@@ -51,7 +51,7 @@ typedef struct {
   uint8_t stream;   /* zr_stream_id_t it runs on unless the plan says otherwise */
   uint8_t n_operands;
   uint8_t n_attrs;
-  bool host_too;   /* may run on the host stream instead, on operands of the host tier */
+  uint8_t also;    /* bit s: may run on stream s instead */
   bool collective; /* all ranks issue the same ones in the same order */
   bool has_real;
   zr_op_operand_row_t operand[ZR_MAX_OPERANDS];

@@ -64,32 +64,33 @@ static void no_bytes(const zr_kern_shape_t *s, int64_t need[ZR_MAX_OPERANDS]) {
   (void)need;
 }
 
-#define CONTROL_ROW(n, on)                                                                \
-  {                                                                                       \
-    .name = n, .stream = on, .n_operands = 1, .operand = {OP_C("ctl")}, .host_too = true, \
-    .operand_bytes = ctl_bytes, NO_GRAD                                                   \
+#define CONTROL_ROW(n, on)                                              \
+  {                                                                     \
+    .name = n, .stream = on, .n_operands = 1, .operand = {OP_C("ctl")}, \
+    .also = 1 << ZR_STREAM_HOST, .operand_bytes = ctl_bytes, NO_GRAD    \
   }
 
-#define COPY_ROW(n, on)                                                         \
-  {                                                                             \
-    .name = n, .stream = on, .n_operands = 2, .n_attrs = 1, .attr = {"bytes"},  \
-    .operand = {OP_R("src"), OP_W("dst")}, .operand_bytes = copy_bytes, NO_GRAD \
+#define COPY_ROW(n, on, ...)                                                               \
+  {                                                                                        \
+    .name = n, .stream = on, .n_operands = 2, .n_attrs = 1, .attr = {"bytes"},             \
+    .operand = {OP_R("src"), OP_W("dst")}, __VA_ARGS__.operand_bytes = copy_bytes, NO_GRAD \
   }
 
 /* All optimizers have their operands in the same places: ZR_UPDATE_... */
-#define UPDATE_ROW(n, first_state, second_state)                                \
-  {                                                                             \
-    .name = n, .stream = ZR_STREAM_COMPUTE, .n_operands = 7, .n_attrs = 4,      \
-    .attr = {"elems", "first", "first_per_rank", "shard"}, .host_too = true,    \
-    .operand = {OP_C("param"),  OP_R("g"),   first_state,         second_state, \
-                OP_R("layout"), OP_C("ctl"), OP_C_OPTIONAL("low")},             \
-    .operand_bytes = update_bytes, NO_GRAD                                      \
+#define UPDATE_ROW(n, first_state, second_state)                                        \
+  {                                                                                     \
+    .name = n, .stream = ZR_STREAM_COMPUTE, .n_operands = 7, .n_attrs = 4,              \
+    .attr = {"elems", "first", "first_per_rank", "shard"}, .also = 1 << ZR_STREAM_HOST, \
+    .operand = {OP_C("param"),  OP_R("g"),   first_state,         second_state,         \
+                OP_R("layout"), OP_C("ctl"), OP_C_OPTIONAL("low")},                     \
+    .operand_bytes = update_bytes, NO_GRAD                                              \
   }
 
 const zr_op_row_t zr_op_rows_step[ZR_N_OP_KINDS] = {
     [ZR_OP_NOP] = {.name = "nop", .stream = ZR_STREAM_COMPUTE, .operand_bytes = no_bytes, NO_GRAD},
     [ZR_OP_FETCH] = {.name = "fetch",
                      .stream = ZR_STREAM_H2D,
+                     .also = 1 << ZR_STREAM_COMPUTE,
                      .n_operands = 3,
                      .n_attrs = 2,
                      .attr = {"micro", "rows"},
@@ -119,7 +120,7 @@ const zr_op_row_t zr_op_rows_step[ZR_N_OP_KINDS] = {
     [ZR_OP_CONTROL_END] = CONTROL_ROW("control_end", ZR_STREAM_COMM),
     [ZR_OP_FILL] = {.name = "fill",
                     .stream = ZR_STREAM_COMPUTE,
-                    .host_too = true,
+                    .also = 1 << ZR_STREAM_HOST,
                     .n_operands = 1,
                     .n_attrs = 1,
                     .attr = {"elems"},
@@ -191,6 +192,7 @@ const zr_op_row_t zr_op_rows_step[ZR_N_OP_KINDS] = {
     [ZR_OP_BARRIER] = {.name = "barrier", COLLECTIVE, .operand_bytes = no_bytes, NO_GRAD},
     [ZR_OP_H2D] = COPY_ROW("h2d", ZR_STREAM_H2D),
     [ZR_OP_D2H] = COPY_ROW("d2h", ZR_STREAM_D2H),
-    [ZR_OP_DISK_READ] = COPY_ROW("disk_read", ZR_STREAM_READ),
+    /* h2d: parameters on their way to their use pass the reads of updates */
+    [ZR_OP_DISK_READ] = COPY_ROW("disk_read", ZR_STREAM_READ, .also = 1 << ZR_STREAM_H2D, ),
     [ZR_OP_DISK_WRITE] = COPY_ROW("disk_write", ZR_STREAM_WRITE),
 };

@@ -121,9 +121,10 @@ zr_operand_t zr_operand_shard(int32_t buffer, int64_t shard_bytes,
 /* Appends an operation. The row gives stream and allowed accesses; shape.accumulate, dtype and
  * present are filled in here from operands and buffers. Sizes are checked against the row:
  * ZR_ERR_INTERNAL names operation and operand. */
+#define ZR_ON(stream) ((uint8_t)((stream) + 1))
 typedef struct {
   int32_t kind;
-  bool on_host; /* on the host stream, where the row allows it */
+  uint8_t on; /* ZR_ON(stream): on that one instead, where the row allows it; 0: the row's */
   int16_t unit;
   int32_t micro, phase;
   int64_t attr[ZR_MAX_ATTRS];

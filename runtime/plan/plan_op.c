@@ -78,10 +78,11 @@ zr_status_t zr_plan_add_op(zr_plan_t *plan, const zr_op_desc_t *desc, int32_t *o
     return zr_fail(ZR_ERR_INTERNAL, "plan %s: operation %zu (%s): %d operands, unit %d%s",
                    plan->name, plan->n_ops, row->name, desc->n_operands, desc->unit,
                    plan->finished ? ", and the plan is finished" : "");
-  if (desc->on_host && !row->host_too)
-    return zr_fail(ZR_ERR_INTERNAL, "plan %s: operation %zu (%s) does not run on the host stream",
-                   plan->name, plan->n_ops, row->name);
-  zr_op_t op = {.stream = desc->on_host ? ZR_STREAM_HOST : row->stream,
+  uint8_t stream = desc->on > 0 ? (uint8_t)(desc->on - 1) : row->stream;
+  if (stream >= ZR_N_STREAMS || (stream != row->stream && (row->also >> stream & 1) == 0))
+    return zr_fail(ZR_ERR_INTERNAL, "plan %s: operation %zu (%s) does not run on stream %d",
+                   plan->name, plan->n_ops, row->name, stream);
+  zr_op_t op = {.stream = stream,
                 .unit = desc->unit,
                 .micro = desc->micro,
                 .phase = desc->phase,

@@ -214,7 +214,7 @@ static zr_status_t read_op_line(reader_t *r) {
   if (row == NULL) return wrong(r, "a kind of operation");
   ZR_TRY(one_of(r, "a stream", ZR_N_STREAMS, stream_name, &stream));
   r->stream = (uint8_t)stream;
-  r->desc.on_host = stream == ZR_STREAM_HOST && row->host_too;
+  if (stream != row->stream && (row->also >> stream & 1) != 0) r->desc.on = ZR_ON(stream);
   if (strcmp(next_word(r), "unit") == 0) {
     ZR_TRY(read_unit_of_op(r));
     next_word(r);

@@ -310,8 +310,8 @@ zr_status_t zr_verify_streams(const zr_verify_t *v) {
     ZR_TRY(check_one_wait_a_stream(v, i));
     const zr_op_row_t *row = zr_op_row(plan->op[i].shape.kind);
     if (plan->op[i].stream == row->stream) continue;
-    if (plan->op[i].stream == ZR_STREAM_HOST && row->host_too) {
-      ZR_TRY(check_on_host(v, i));
+    if ((row->also >> plan->op[i].stream & 1) != 0) {
+      if (plan->op[i].stream == ZR_STREAM_HOST) ZR_TRY(check_on_host(v, i));
       continue;
     }
     /* Every conflict is ordered all the same: nothing to name but its neighbour in the stream. */

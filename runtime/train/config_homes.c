@@ -9,7 +9,7 @@
 #define PARAM_BLOCK "zero_optimization.offload_param"
 
 /* A buffer of DeepSpeed's is a tensor; a chunk needs not be larger than what keeps a link busy. */
-enum { ELEMS_GRAIN = 1024, MOST_CHUNK_ELEMS = 1 << 22, MOST_SLOTS = 16, DISK_GRAIN = 4096 };
+enum { ELEMS_GRAIN = 1024, MOST_CHUNK_ELEMS = 1 << 22, MOST_SLOTS = 256, DISK_GRAIN = 4096 };
 
 static const char *const home_names[] = {"auto", "device", "host", "disk"};
 static const char *const device_names[] = {"none", "cpu", "nvme", "auto"};

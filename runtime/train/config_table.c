@@ -273,7 +273,7 @@ static const zr_option_t table[] = {
     {.key = "plan.chunk", .type = ZR_OPTION_INT, SCHEDULE, FIELD(chunk_elems),
      BETWEEN(1024, 0x1p40), .may_be_auto = true, .default_text = "auto",
      .help = "elements that move at once between tiers, a multiple of 1024"},
-    {.key = "plan.slots", .type = ZR_OPTION_INT, SCHEDULE, FIELD(n_slots), BETWEEN(1, 16),
+    {.key = "plan.slots", .type = ZR_OPTION_INT, SCHEDULE, FIELD(n_slots), BETWEEN(1, 256),
      .may_be_auto = true, .default_text = "auto", .help = "chunks on their way at a time"},
     {.key = "plan.logits_chunk", .type = ZR_OPTION_INT, NUMERIC, FIELD(logits_chunk), AT_LEAST(1),
      .default_text = "1024", .help = "rows of logits that exist at once"},

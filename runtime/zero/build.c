@@ -184,12 +184,12 @@ static zr_status_t add_scratch(zr_build_t *build, zr_op_desc_t *desc, int slot) 
   return ZR_OK;
 }
 
-static zr_status_t build_op(zr_build_t *build, bool on_host, int32_t kind, int32_t unit,
-                            int64_t micro, const int64_t *attr, double real, int n_operands,
-                            const zr_operand_t *operand) {
+zr_status_t zr_build_op_on(zr_build_t *build, uint8_t on, int32_t kind, int32_t unit, int64_t micro,
+                           const int64_t *attr, double real, int n_operands,
+                           const zr_operand_t *operand) {
   const zr_op_row_t *row = zr_op_row(kind);
   zr_op_desc_t desc = {.kind = kind,
-                       .on_host = on_host,
+                       .on = on,
                        .unit = (int16_t)unit,
                        .micro = (int32_t)micro,
                        .phase = build->phase,
@@ -213,10 +213,11 @@ static zr_status_t build_op(zr_build_t *build, bool on_host, int32_t kind, int32
 zr_status_t zr_build_op(zr_build_t *build, int32_t kind, int32_t unit, int64_t micro,
                         const int64_t *attr, double real, int n_operands,
                         const zr_operand_t *operand) {
-  return build_op(build, false, kind, unit, micro, attr, real, n_operands, operand);
+  return zr_build_op_on(build, 0, kind, unit, micro, attr, real, n_operands, operand);
 }
 
 zr_status_t zr_build_op_on_host(zr_build_t *build, int32_t kind, int32_t unit, const int64_t *attr,
                                 double real, int n_operands, const zr_operand_t *operand) {
-  return build_op(build, true, kind, unit, -1, attr, real, n_operands, operand);
+  return zr_build_op_on(build, ZR_ON(ZR_STREAM_HOST), kind, unit, -1, attr, real, n_operands,
+                        operand);
 }

@@ -55,7 +55,7 @@ typedef struct {
 } zr_range_t;
 
 /* Staging slots on the host: persistent buffers of bytes, used in turn. */
-enum { ZR_MAX_SLOTS = 16 };
+enum { ZR_MAX_SLOTS = 256 };
 typedef struct {
   int32_t buffer[ZR_MAX_SLOTS];
   int64_t bytes; /* of one; 0: there are none */
@@ -133,6 +133,10 @@ zr_status_t zr_build_buffer_in(zr_build_t *build, zr_tier_t tier, int32_t unit, 
 zr_status_t zr_build_op_on_host(zr_build_t *build, int32_t kind, int32_t unit, const int64_t *attr,
                                 double real, int n_operands,
                                 const zr_operand_t *operand) ZR_MUST_CHECK;
+/* On another stream that the kind allows: ZR_ON(stream). */
+zr_status_t zr_build_op_on(zr_build_t *build, uint8_t on, int32_t kind, int32_t unit, int64_t micro,
+                           const int64_t *attr, double real, int n_operands,
+                           const zr_operand_t *operand) ZR_MUST_CHECK;
 zr_operand_t zr_build_all(const zr_build_t *build, int32_t buffer, zr_access_t access);
 
 /* homes.c: what persists, by home */

@@ -19,7 +19,7 @@ zr_status_t zr_home_resolve(zr_zero_options_t *o) {
   if (o->chunk_elems < ZR_BLOCK_ELEMS || o->chunk_elems % ZR_BLOCK_ELEMS != 0)
     return zr_fail(ZR_ERR_CONFIG, "plan.chunk: %lld is not a multiple of %d elements",
                    (long long)o->chunk_elems, (int)ZR_BLOCK_ELEMS);
-  if (o->n_slots == 0) o->n_slots = 3;
+  if (o->n_slots == 0) o->n_slots = 8;
   if (o->n_slots < 1 || o->n_slots > ZR_MAX_SLOTS)
     return zr_fail(ZR_ERR_CONFIG, "plan.slots: %lld is not between 1 and %d", (long long)o->n_slots,
                    (int)ZR_MAX_SLOTS);

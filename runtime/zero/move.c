@@ -63,6 +63,15 @@ zr_status_t zr_move_in(zr_build_t *build, int32_t unit, int64_t micro, int32_t a
 
 /* --- parameters and gradients ---------------------------------------------------------------- */
 
+/* On h2d: among the reads it would stand behind all of the last step's updates. */
+static zr_status_t load_chunk(zr_build_t *build, int32_t index, int32_t disk,
+                              const zr_chunk_t *chunk, int32_t slot) {
+  zr_operand_t operand[] = {zr_operand_part(disk, chunk->offset, chunk->bytes, ZR_READ),
+                            zr_operand_part(slot, 0, chunk->bytes, ZR_WRITE)};
+  return zr_build_op_on(build, ZR_ON(ZR_STREAM_H2D), ZR_OP_DISK_READ, index, -1, &chunk->bytes, 0,
+                        2, operand);
+}
+
 zr_status_t zr_move_param(zr_build_t *build, int32_t index, int32_t into) {
   const zr_zero_unit_t *unit = &build->zero->unit[index];
   zr_chunks_t chunks = zr_home_param_chunks(build, unit);
@@ -74,9 +83,7 @@ zr_status_t zr_move_param(zr_build_t *build, int32_t index, int32_t into) {
   for (int64_t c = 0; c < zr_chunks_count(&chunks); c++) {
     zr_chunk_t chunk = zr_chunk_at(&chunks, c);
     int32_t slot = zr_slot_take(build, &build->loads);
-    ZR_TRY(zr_move(build, ZR_OP_DISK_READ, index, -1,
-                   zr_operand_part(unit->param, chunk.offset, chunk.bytes, ZR_READ),
-                   zr_operand_part(slot, 0, chunk.bytes, ZR_WRITE)));
+    ZR_TRY(load_chunk(build, index, unit->param, &chunk, slot));
     ZR_TRY(zr_move(build, ZR_OP_H2D, index, -1,
                    zr_operand_part(slot, 0, chunk.elems * item, ZR_READ),
                    zr_operand_part(into, chunk.begin * item, chunk.elems * item, ZR_WRITE)));

@@ -158,7 +158,10 @@ zr_status_t zr_steps_fetch(zr_build_t *build, int64_t micro) {
   zr_operand_t fetch[] = {zr_build_all(build, tokens, ZR_WRITE),
                           zr_build_all(build, targets, ZR_WRITE),
                           starts < 0 ? zr_operand_none() : zr_build_all(build, starts, ZR_WRITE)};
-  return zr_build_op(build, ZR_OP_FETCH, -1, micro, (int64_t[]){micro, rows}, 0, 3, fetch);
+  const int64_t attr[] = {micro, rows};
+  /* On h2d it would stand behind the parameters that the last step's updates return. */
+  uint8_t on = zr_away_has(build) ? ZR_ON(ZR_STREAM_COMPUTE) : 0;
+  return zr_build_op_on(build, on, ZR_OP_FETCH, -1, micro, attr, 0, 3, fetch);
 }
 
 zr_status_t zr_steps_count(zr_build_t *build, int64_t micro) {

@@ -53,7 +53,7 @@ typedef struct {
                               0: all */
   int64_t chunk_elems;     /* what moves at once between disk and host, and of parameters and
                               gradients between device and host: a multiple of 1,024; 0: 1 Mi */
-  int64_t n_slots;         /* staging slots of chunk_elems each; 0: 3 */
+  int64_t n_slots;         /* staging slots of chunk_elems each; 0: 8 */
   bool eval;               /* also the plans "eval" and "eval_end" */
   zr_model_config_t model;
   zr_model_run_t run;

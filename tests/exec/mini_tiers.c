@@ -38,7 +38,7 @@ static int32_t add_part(build_t *b, const char *stem, int u, zr_tier_t tier) {
 static void add_op(build_t *b, int32_t kind, bool on_host, int unit, int64_t attr0, double real,
                    int n_operands, const zr_operand_t *operand) {
   zr_op_desc_t desc = {.kind = kind,
-                       .on_host = on_host,
+                       .on = on_host ? ZR_ON(ZR_STREAM_HOST) : 0,
                        .unit = (int16_t)unit,
                        .micro = -1,
                        .phase = b->phase,

@@ -126,7 +126,7 @@ static void test_golden_unfinished(void **state) {
 static int32_t add_tiered(zr_plan_t *plan, int32_t kind, bool on_host, int64_t attr, zr_operand_t a,
                           zr_operand_t b) {
   const zr_op_desc_t desc = {.kind = kind,
-                             .on_host = on_host,
+                             .on = on_host ? ZR_ON(ZR_STREAM_HOST) : 0,
                              .unit = -1,
                              .micro = -1,
                              .attr = {attr},

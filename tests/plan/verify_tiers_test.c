@@ -28,7 +28,7 @@ static int32_t buffer(zr_plan_t *plan, const char *name, zr_tier_t tier, zr_dtyp
 static zr_op_desc_t desc_of(int32_t kind, bool on_host, int64_t attr, zr_operand_t a,
                             zr_operand_t b) {
   return (zr_op_desc_t){.kind = kind,
-                        .on_host = on_host,
+                        .on = on_host ? ZR_ON(ZR_STREAM_HOST) : 0,
                         .unit = -1,
                         .micro = -1,
                         .attr = {attr},
@@ -180,7 +180,7 @@ static void test_builder_refuses_them_too(void **state) {
   desc = desc_of(ZR_OP_GELU, true, PART / 4, zr_operand_all(plan, x, ZR_READ),
                  zr_operand_all(plan, y, ZR_WRITE));
   assert_int_equal(zr_plan_add_op(plan, &desc, NULL), ZR_ERR_INTERNAL);
-  assert_non_null(strstr(zr_detail(), "(gelu) does not run on the host stream"));
+  assert_non_null(strstr(zr_detail(), "(gelu) does not run on stream 6"));
   zr_plan_destroy(plan);
 }
 

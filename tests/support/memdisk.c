@@ -6,10 +6,10 @@
 #include "runtime/base/clock.h"
 #include "runtime/base/rng.h"
 
-/* One direction: its transfers come from one thread at a time. */
+/* One direction: its transfers come from one thread at a time, of reads from two. */
 typedef struct {
-  _Atomic int is_busy;
-  int64_t n_calls;
+  _Atomic int n_busy;
+  _Atomic int64_t n_calls;
   _Atomic int64_t moving_bytes, moved_bytes;
 } way_t;
 
@@ -55,7 +55,7 @@ static zr_status_t move(zr_disk_t *disk, int is_write, int64_t offset, char *mem
                         int64_t bytes) {
   const memdisk_options_t *o = &disk->options;
   const char *verb = name_of_way[is_write];
-  const int64_t call = ++disk->way[is_write].n_calls;
+  const int64_t call = atomic_fetch_add(&disk->way[is_write].n_calls, 1) + 1;
   if (bytes <= 0 || offset < 0 || offset > disk->bytes - bytes ||
       (offset | bytes | (int64_t)(intptr_t)memory) % ZR_DISK_ALIGN_BYTES != 0) {
     return zr_fail(ZR_ERR_INVALID_ARGUMENT, "memdisk: %s of %lld bytes at %lld, from or to %p",
@@ -84,13 +84,13 @@ static zr_status_t move(zr_disk_t *disk, int is_write, int64_t offset, char *mem
 static zr_status_t transfer(zr_disk_t *disk, int is_write, int64_t offset, char *memory,
                             int64_t bytes) {
   way_t *way = &disk->way[is_write];
-  if (atomic_exchange(&way->is_busy, 1)) {
-    return zr_fail(ZR_ERR_INTERNAL, "memdisk: two threads %s at once", name_of_way[is_write]);
+  if (atomic_fetch_add(&way->n_busy, 1) >= (is_write ? 1 : 2)) {
+    return zr_fail(ZR_ERR_INTERNAL, "memdisk: too many threads %s at once", name_of_way[is_write]);
   }
   atomic_fetch_add(&way->moving_bytes, bytes);
   const zr_status_t status = move(disk, is_write, offset, memory, bytes);
   atomic_fetch_add(&way->moving_bytes, -bytes);
-  atomic_store(&way->is_busy, 0);
+  atomic_fetch_sub(&way->n_busy, 1);
   return status;
 }
 

@@ -288,8 +288,8 @@ static const bad_t bad[] = {
     {"plan: {homes: {optimizer: nvme}}\n", 1,
      AT(16) "'plan.homes.optimizer' must be one of auto, device, host, disk, not 'nvme'"},
     {"plan: {chunk: 5000}\n", 1, AT(8) "'plan.chunk' = 5000 must be a multiple of 1024"},
-    {"plan: {slots: 40}\n", 1,
-     AT(8) "'plan.slots' must be an integer from 1 to 16, or auto, not '40'"},
+    {"plan: {slots: 400}\n", 1,
+     AT(8) "'plan.slots' must be an integer from 1 to 256, or auto, not '400'"},
     {"aio: {block_size: 5000}\n", 1, AT(7) "'aio.block_size' = 5000 must be a multiple of 4096"},
     {"aio: {use_gds: true}\n", 1, AT(7) "'aio.use_gds: true' is not possible: not built yet"},
     {"activation_checkpointing: {number_checkpoints: 4}\n", 1,
@@ -343,11 +343,11 @@ static void what_is_read_otherwise_is_said(void **state) {
       {ZERO(2, "offload_optimizer: {device: auto, ratio: auto}"),
        "offload_optimizer.device: read as plan.homes.optimizer = device\n"},
       {ZERO(3,
-            "offload_optimizer: {device: nvme, nvme_path: /x, buffer_count: 20, buffer_size: "
+            "offload_optimizer: {device: nvme, nvme_path: /x, buffer_count: 1000, buffer_size: "
             "5000, pin_memory: false}"),
        "offload_optimizer.device: read as plan.homes.optimizer = disk\n"
        "offload_optimizer.buffer_size: read as plan.chunk, which is 4096\n"
-       "offload_optimizer.buffer_count: read as plan.slots, which is 16\n"
+       "offload_optimizer.buffer_count: read as plan.slots, which is 256\n"
        "offload_optimizer.pin_memory: read as memory.pin, which is false\n"
        "offload_optimizer.nvme_path: read as memory.disk_path\n"},
       {"activation_checkpointing: {number_checkpoints: 3, cpu_checkpointing: true}\n",

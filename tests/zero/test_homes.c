@@ -180,7 +180,7 @@ static void test_what_does_not_fit_together(void **state) {
   o.chunk_elems = 1000;
   refused(o, "plan.chunk");
   o = options_for(3, 1, 1);
-  o.n_slots = 99;
+  o.n_slots = 999;
   refused(o, "plan.slots");
   o = options_for(3, 1, 1);
   o.home = (zr_homes_t){.param = ZR_TIER_HOST, .optimizer = ZR_TIER_HOST};
