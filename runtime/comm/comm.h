@@ -64,8 +64,10 @@ zr_status_t zr_comm_self_open(zr_alloc_t *alloc, const zr_comm_ops_t **out_ops,
 
 /* MPI. zr_comm_mpi_open starts the backend's own service thread, which initialises MPI
  * (MPI_THREAD_SERIALIZED), makes every MPI call and finalises it; the calls above hand their work
- * to it and sleep. Nonblocking calls tested with back-off; calls are cut to 1 GiB. Without mpirun
- * it is a job of one rank. Not built: ZR_ERR_UNSUPPORTED. */
+ * to it and sleep. Nonblocking calls tested with back-off; calls are cut to 1 GiB. Where all ranks
+ * are on one node and may read each other's memory, collectives do so on the calling thread instead
+ * (ZR_COMM_SHARED=0 in the environment: not). Without mpirun it is a job of one rank. Not built:
+ * ZR_ERR_UNSUPPORTED. */
 zr_status_t zr_comm_mpi_open(zr_alloc_t *alloc, const zr_comm_ops_t **out_ops,
                              zr_comm_t **out_comm) ZR_MUST_CHECK;
 int zr_comm_mpi_launched(
