@@ -70,7 +70,7 @@ static zr_status_t take_record(zr_loop_t *loop) {
 }
 
 static bool divides(int64_t every, int64_t step) {
-  return every > 0 && step % every == 0;
+  return every > 0 && step > 0 && step % every == 0;
 }
 
 /* Something is to be done between the steps, once `step` updates are made. */

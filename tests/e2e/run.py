@@ -14,6 +14,7 @@ import subprocess
 import sys
 import tempfile
 import time
+import traceback
 import uuid
 
 LONG = os.environ.get("ZR_TEST_LONG", "0") not in ("", "0")
@@ -238,8 +239,11 @@ class Bench:
     def new_dir(self):
         return self.path("run-%d" % next(self.numbers))
 
-    def start(self, config, ranks=1, sets=None, run_dir=None, env=None, mpi=(), plan=False):
-        """`sets`: {key: value} for --set; ranks 1 runs without a launcher."""
+    def start(
+        self, config, ranks=1, sets=None, run_dir=None, env=None, mpi=(), plan=False, before=()
+    ):
+        """`sets`: {key: value} for --set; ranks 1 runs without a launcher. `before`: a command that
+        runs zerorun, on each rank."""
         arguments = [self.zerorun] + (["plan", "--json", "--ranks", str(ranks)] if plan else [])
         for key, value in dict(sets or {}, **({"run.dir": run_dir} if run_dir else {})).items():
             arguments += [
@@ -247,13 +251,15 @@ class Bench:
                 "%s=%s" % (key, str(value).lower() if isinstance(value, bool) else value),
             ]
         launcher = [self.mpirun, "-n", str(ranks)] + list(mpi) if ranks > 1 and not plan else []
-        job = Job(launcher + arguments + [config], env or {}, self.folder)
+        job = Job(launcher + list(before) + arguments + [config], env or {}, self.folder)
         self.jobs.append(job)
         return job
 
-    def run(self, config, ranks=1, sets=None, run_dir=None, env=None, timeout=120, code=0):
+    def run(
+        self, config, ranks=1, sets=None, run_dir=None, env=None, timeout=120, code=0, before=()
+    ):
         """One run that must end with `code`."""
-        result = self.start(config, ranks, sets, run_dir, env).wait(timeout)
+        result = self.start(config, ranks, sets, run_dir, env, before=before).wait(timeout)
         assert result.code == code, "exit code %d, not %d\n%s%s" % (
             result.code,
             code,
@@ -353,6 +359,7 @@ def main(tests):
             )
         except AssertionError as error:
             failed.append(test.__name__)
-            print("  FAILED: %s" % error, flush=True)
+            place = traceback.extract_tb(error.__traceback__)[-1]
+            print("  FAILED: line %d, %s: %s" % (place.lineno, place.line, error), flush=True)
     bench.close()
     sys.exit(1 if failed else 0)

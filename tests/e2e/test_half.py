@@ -43,7 +43,7 @@ def assert_same(got, wanted, what):
 def check_table(bench, model, leaves, ranks, seed, types):
     config = bench.config(model, leaves)
     wanted = facts(bench.whole(config, 1, dict(ORACLE, **types)))
-    assert sorted(wanted["steps"]) == [1, 2, 3, 4, 5, 6] and len(wanted["evals"]) == 2
+    assert sorted(wanted["steps"]) == [1, 2, 3, 4, 5, 6] and len(wanted["evals"]) == 2, wanted
     is_fp16 = "fp16.enabled" in types
     assert (len(wanted["skips"]) > 0) == is_fp16, wanted["skips"]
     rows = test_exact.pairwise(test_exact.levels(ranks), seed)
