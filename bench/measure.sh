@@ -1,5 +1,5 @@
 #!/bin/bash
-# Every bench once, for a quiet machine (about 10 minutes, 20 with peers): tables on standard output, JSON in OUT_DIR.
+# Every bench once, for a quiet machine (about 20 minutes, 30 with peers): tables on standard output, JSON in OUT_DIR.
 #
 #   bench/measure.sh BUILD_DIR OUT_DIR [--peers DIR --venv VENV]      the options are compare.sh's
 set -u
@@ -32,6 +32,7 @@ bench step-fp32 "$zerobench" step --dtype fp32
 bench step-bf16 "$zerobench" step --dtype bf16
 bench copy-2 mpirun -n 2 "$zerobench" copy
 bench comm-2 mpirun -n 2 "$zerobench" comm
+bench disk "$zerobench" disk --path "$out" --all
 if [ $# -gt 0 ]; then
   "$here/compare.sh" "$build" "$@" --json "$out/compare.json" || failed=1
 fi

@@ -25,6 +25,10 @@ typedef struct {
   int64_t n_threads;                  /* of a rank; 0: its cores */
   int64_t bytes;                      /* --size; 0: the subcommand's own */
   int64_t rounds;                     /* 0: the subcommand's own */
+  int64_t chunk_bytes;                /* of a transfer; 0: the subcommand's own */
+  double seconds;                     /* of a run; 0: the subcommand's own */
+  const char *path;                   /* folder; NULL: this one */
+  const char *deepnvme[2];            /* interpreter and script; NULL: none */
   const char *shape;                  /* "M,N,K" */
   const char *set[ZR_BENCH_MAX_SETS]; /* key=value of a configuration */
   int n_sets;
@@ -134,5 +138,7 @@ zr_status_t zr_bench_adam(zr_bench_t *bench) ZR_MUST_CHECK;
 zr_status_t zr_bench_comm(zr_bench_t *bench) ZR_MUST_CHECK;
 zr_status_t zr_bench_calibrate(zr_bench_t *bench) ZR_MUST_CHECK;
 zr_status_t zr_bench_step(zr_bench_t *bench) ZR_MUST_CHECK;
+zr_status_t zr_bench_disk(zr_bench_t *bench) ZR_MUST_CHECK;
+zr_status_t zr_bench_tune_disk(zr_bench_t *bench) ZR_MUST_CHECK;
 
 #endif

@@ -22,18 +22,47 @@ static const command_t commands[] = {
     {"calibrate", zr_bench_calibrate,
      "[FILE [FOLDER]]: writes a machine profile, which predicts steps; FOLDER: of the disk"},
     {"step", zr_bench_step, "[CONFIG]: a training step by kinds of operation, and its bound"},
+    {"disk", zr_bench_disk, "reads, writes and both at once, beside fio and DeepNVMe"},
+    {"tune-disk", zr_bench_tune_disk,
+     "the best `aio` block for a drive, and what the defaults lose"},
 };
 enum { N_COMMANDS = sizeof commands / sizeof commands[0] };
 
-enum { QUICK = 256, ALL, JSON, DTYPE, ISA, THREADS, SIZE, ROUNDS, SHAPE, SET };
+enum {
+  QUICK = 256,
+  ALL,
+  JSON,
+  DTYPE,
+  ISA,
+  THREADS,
+  SIZE,
+  ROUNDS,
+  SHAPE,
+  SET,
+  CHUNK,
+  SECONDS,
+  IN,
+  DEEPNVME
+};
 
 static const struct option long_options[] = {
-    {"quick", no_argument, NULL, QUICK},       {"all", no_argument, NULL, ALL},
-    {"json", required_argument, NULL, JSON},   {"dtype", required_argument, NULL, DTYPE},
-    {"isa", required_argument, NULL, ISA},     {"threads", required_argument, NULL, THREADS},
-    {"size", required_argument, NULL, SIZE},   {"rounds", required_argument, NULL, ROUNDS},
-    {"shape", required_argument, NULL, SHAPE}, {"set", required_argument, NULL, SET},
-    {"help", no_argument, NULL, 'h'},          {NULL, 0, NULL, 0},
+    {"quick", no_argument, NULL, QUICK},
+    {"all", no_argument, NULL, ALL},
+    {"json", required_argument, NULL, JSON},
+    {"dtype", required_argument, NULL, DTYPE},
+    {"isa", required_argument, NULL, ISA},
+    {"threads", required_argument, NULL, THREADS},
+    {"size", required_argument, NULL, SIZE},
+    {"rounds", required_argument, NULL, ROUNDS},
+    {"shape", required_argument, NULL, SHAPE},
+    {"set", required_argument, NULL, SET},
+    {"bytes", required_argument, NULL, SIZE},
+    {"chunk", required_argument, NULL, CHUNK},
+    {"path", required_argument, NULL, IN},
+    {"seconds", required_argument, NULL, SECONDS},
+    {"help", no_argument, NULL, 'h'},
+    {"deepnvme", required_argument, NULL, DEEPNVME},
+    {NULL, 0, NULL, 0},
 };
 
 static void help(FILE *out) {
@@ -48,10 +77,15 @@ static void help(FILE *out) {
       "  --dtype T       fp32, bf16 or fp16 instead of fp32 and bf16\n"
       "  --threads N     workers of a rank (default: its cores)\n"
       "  --isa I         auto, avx512, avx2, baseline\n"
-      "  --size BYTES    how much is copied, updated or sent at most\n"
+      "  --size BYTES    how much is copied, updated or sent at most; --bytes is the same\n"
       "  --rounds N      repetitions at least; the best counts\n"
       "  --shape M,N,K   gemm: this product only\n"
       "  --set key=value step: overrides a key of the configuration; may repeat\n"
+      "  --path DIR      disk: on the drive that is measured (default: this folder)\n"
+      "  --chunk BYTES   disk: of a transfer (default 10 MiB, as states move)\n"
+      "  --seconds S     disk: of each long run; the sweep's take half as long\n"
+      "  --deepnvme PYTHON SCRIPT  disk: SCRIPT FILE BYTES prints lines with read_gb_per_s and\n"
+      "                  write_gb_per_s\n"
       "\nThe table goes to standard output, what is being done to standard error.\n",
       out);
 }
@@ -62,7 +96,33 @@ static zr_status_t number(const char *name, const char *text, int64_t most, int6
                  (long long)most, text);
 }
 
-static zr_status_t parse_option(int option, char **argv, zr_bench_options_t *o) {
+static zr_status_t bytes(const char *name, const char *text, int64_t *out_value) {
+  zr_option_bytes_t value;
+  if (zr_parse_bytes(text, &value) && value.bytes >= 1 && value.bytes <= (int64_t)1 << 44) {
+    return *out_value = value.bytes, ZR_OK;
+  }
+  return zr_fail(ZR_ERR_CONFIG, "--%s must be bytes such as 64MiB, not '%.40s'", name, text);
+}
+
+static zr_status_t parse_disk_option(int option, int argc, char **argv, zr_bench_options_t *o) {
+  switch (option) {
+    case IN:
+      return o->path = optarg, ZR_OK;
+    case CHUNK:
+      return bytes("chunk", optarg, &o->chunk_bytes);
+    case SECONDS:
+      if (zr_parse_double(optarg, &o->seconds) && o->seconds >= 0.01 && o->seconds <= 3600) {
+        return ZR_OK;
+      }
+      return zr_fail(ZR_ERR_CONFIG, "--seconds must be from 0.01 to 3600, not '%.40s'", optarg);
+    default: /* DEEPNVME: two words */
+      o->deepnvme[0] = optarg;
+      if (optind < argc) return o->deepnvme[1] = argv[optind++], ZR_OK;
+      return zr_fail(ZR_ERR_CONFIG, "--deepnvme needs an interpreter and a script");
+  }
+}
+
+static zr_status_t parse_option(int option, int argc, char **argv, zr_bench_options_t *o) {
   switch (option) {
     case QUICK:
       return o->quick = true, ZR_OK;
@@ -79,12 +139,17 @@ static zr_status_t parse_option(int option, char **argv, zr_bench_options_t *o) 
     case THREADS:
       return number("threads", optarg, 1024, &o->n_threads);
     case SIZE:
-      return number("size", optarg, (int64_t)1 << 40, &o->bytes);
+      return bytes("size", optarg, &o->bytes);
     case ROUNDS:
       return number("rounds", optarg, 1000000, &o->rounds);
     case SET:
       if (o->n_sets == ZR_BENCH_MAX_SETS) return zr_fail(ZR_ERR_CONFIG, "too many --set options");
       return o->set[o->n_sets++] = optarg, ZR_OK;
+    case IN:
+    case CHUNK:
+    case SECONDS:
+    case DEEPNVME:
+      return parse_disk_option(option, argc, argv, o);
     case ':':
       return zr_fail(ZR_ERR_CONFIG, "%s needs a value; zerobench --help", argv[optind - 1]);
     default:
@@ -106,7 +171,7 @@ static zr_status_t parse(int argc, char **argv, zr_bench_options_t *o,
   opterr = 0;
   for (int option; (option = getopt_long(argc, argv, ":h", long_options, NULL)) != -1;) {
     if (option == 'h') return ZR_OK;
-    ZR_TRY(parse_option(option, argv, o));
+    ZR_TRY(parse_option(option, argc, argv, o));
   }
   if (optind == argc) return zr_fail(ZR_ERR_CONFIG, "no command is named; zerobench --help");
   *out_command = find(argv[optind]);

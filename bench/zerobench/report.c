@@ -85,9 +85,19 @@ static bool any(const zr_bench_t *b, const char *key) {
   return false;
 }
 
-static void print_row(const json_t *row, bool counts, bool shares, FILE *out) {
+/* Of the column of names. */
+static int find_width(const zr_bench_t *b) {
+  size_t width = 34;
+  for (size_t i = 0; i < json_array_size(b->rows); i++) {
+    const json_t *what = json_object_get(json_array_get(b->rows, i), "what");
+    if (json_string_length(what) > width) width = json_string_length(what);
+  }
+  return (int)width;
+}
+
+static void print_row(const json_t *row, int width, bool counts, bool shares, FILE *out) {
   const json_t *of = json_object_get(row, "ceiling_of");
-  (void)fprintf(out, "%-34s", json_string_value(json_object_get(row, "what")));
+  (void)fprintf(out, "%-*s", width, json_string_value(json_object_get(row, "what")));
   if (counts) (void)fprintf(out, " %5.0f", number(row, "count"));
   (void)fprintf(out, " %10.3f", 1e3 * number(row, "seconds"));
   if (shares) (void)fprintf(out, " %5.1f%%", 100 * number(row, "share"));
@@ -100,6 +110,20 @@ static void print_row(const json_t *row, bool counts, bool shares, FILE *out) {
   (void)fputc('\n', out);
 }
 
+static void print_facts(const zr_bench_t *b, FILE *out) {
+  const char *name;
+  json_t *value;
+  json_object_foreach(b->facts, name, value) {
+    if (json_is_object(value)) { /* to be pasted into JSON or YAML */
+      (void)fprintf(out, "\"%s\": ", name);
+      (void)json_dumpf(value, out, 0);
+      (void)fputc('\n', out);
+    } else {
+      (void)fprintf(out, "%s: %.4g\n", name, json_number_value(value));
+    }
+  }
+}
+
 void zr_bench_print(const zr_bench_t *b, FILE *out) {
   char cpu[256];
   processor(cpu, sizeof cpu);
@@ -108,16 +132,14 @@ void zr_bench_print(const zr_bench_t *b, FILE *out) {
                 b->n_ranks == 1 ? "" : "s", b->n_threads, b->n_threads == 1 ? "" : "s",
                 b->kern_ops->name);
   bool counts = any(b, "count"), shares = any(b, "share");
-  (void)fprintf(out, "%-34s%s %10s%s %9s %-5s %9s %6s  %s\n", "what", counts ? " count" : "", "ms",
-                shares ? "  share" : "", "measured", "", "ceiling", "ratio", "the ceiling is");
+  const int width = find_width(b);
+  (void)fprintf(out, "%-*s%s %10s%s %9s %-5s %9s %6s  %s\n", width, "what", counts ? " count" : "",
+                "ms", shares ? "  share" : "", "measured", "", "ceiling", "ratio",
+                "the ceiling is");
   for (size_t i = 0; i < json_array_size(b->rows); i++) {
-    print_row(json_array_get(b->rows, i), counts, shares, out);
+    print_row(json_array_get(b->rows, i), width, counts, shares, out);
   }
-  const char *name;
-  json_t *value;
-  json_object_foreach(b->facts, name, value) {
-    (void)fprintf(out, "%s: %.4g\n", name, json_number_value(value));
-  }
+  print_facts(b, out);
   for (size_t i = 0; i < json_array_size(b->notes); i++) {
     (void)fprintf(out, "%s\n", json_string_value(json_array_get(b->notes, i)));
   }

@@ -16,8 +16,11 @@ COMMANDS = {  # subcommand -> words that its rows must have
     "comm": ["all_gather 64 KiB", "reduce_scatter fp32", "all_reduce 1 KiB"],
     "calibrate": ["memcpy, all threads", "linear, fp32", "head_loss, bf16", "adamw, fp32"],
     "step": ["linear_grad_w", "attention", "head_loss", "adamw"],
+    "disk": [m + w for m in ("read", "write", "mixed") for w in (", sweep, 1 MiB x 16", ", posix, ")],
+    "tune-disk": ["read, 1 MiB x 16, default", "write, 1 MiB x 16", "mixed, 1 MiB x 16"],
 }
-FACTS = {"step": ["step_s", "bound_s", "step_over_bound", "products_s", "copy_gbps"]}
+AIO_KEYS = {"block_size": int, "queue_depth": int, "thread_count": int, "single_submit": bool, "overlap_events": bool}
+FACTS = {"tune-disk": ["best_over_default"], "step": ["step_s", "bound_s", "step_over_bound", "products_s", "copy_gbps"]}
 ROW_KEYS = ("what", "seconds", "value", "unit", "ceiling", "ceiling_of", "ratio")
 MPI_ENV = {
     "OMPI_ALLOW_RUN_AS_ROOT": "1",
@@ -28,6 +31,8 @@ MPI_ENV = {
 }
 WRONG = [[], ["nothing"], ["gemm", "--threads", "0"], ["copy", "extra"], ["adam", "--dtype", "int4"]]
 WRONG += [["gemm", "--shape", "1,2"], ["step", "--quick", "--set", "no.such.key=1"], ["comm", "--size"]]
+WRONG += [["disk", "--bytes", "much"], ["disk", "--bytes", "8MiB"], ["disk", "--path", "/no/such/folder"]]
+WRONG += [["disk", "--deepnvme", "python3"], ["disk", "--seconds", "0"], ["tune-disk", "--chunk", "5000"]]
 
 zerobench = sys.argv[1]
 mpirun = sys.argv[2] if len(sys.argv) > 2 else ""
@@ -75,15 +80,22 @@ def check_command(command, folder, ranks, more=()):
     whats = [row["what"] for row in out["rows"]]
     for words in COMMANDS[command]:
         check(any(words in what for what in whats), "%s: no row '%s' in %s" % (name, words, whats))
+    if command == "disk":
+        ours = [row for row in out["rows"] if row["what"].startswith(("read, io_uring", "read, posix"))]
+        check(all(row["ratio"] for row in ours), "%s: ours without a ceiling: %s" % (name, ours))
+    if command == "tune-disk":
+        aio = {key: type(value) for key, value in out["facts"]["aio"].items()}
+        check(aio == AIO_KEYS, "%s: aio: %s" % (name, out["facts"]["aio"]))
+        check('"aio": {"block_size": ' in done.stdout, "%s: prints no aio block" % name)
     for fact in FACTS.get(command, []):
         check(out["facts"].get(fact, 0) > 0, "%s: no fact %s" % (name, fact))
     check("zerobench: %s" % command in done.stderr, "%s: says nothing while it runs" % name)
 
 
-def check_wrong(words):
+def check_wrong(words, code=2):
     done = start(words)
     name = "zerobench " + " ".join(words)
-    check(done.returncode == 2, "%s: exit code %d" % (name, done.returncode))
+    check(done.returncode == code, "%s: exit code %d" % (name, done.returncode))
     check("error" in done.stderr and done.stdout == "", "%s: message" % name)
 
 
@@ -91,7 +103,8 @@ with tempfile.TemporaryDirectory() as scratch:
     os.environ["TMPDIR"] = scratch
     os.environ["XDG_CACHE_HOME"] = os.path.join(scratch, "cache")
     for subcommand in COMMANDS:
-        check_command(subcommand, scratch, 1)
+        on_drive = ["--bytes", "64MiB", "--path", scratch] if "disk" in subcommand else []
+        check_command(subcommand, scratch, 1, on_drive)
     check_command("adam", scratch, 1, ["--all"])
     check_command("step", scratch, 1, ["--dtype", "bf16", "--set", "gradient_accumulation_steps=2"])
     if mpirun:
@@ -99,6 +112,7 @@ with tempfile.TemporaryDirectory() as scratch:
             check_command(subcommand, scratch, 2)
     for wrong in WRONG:
         check_wrong(wrong)
+    check_wrong(["disk", "--path", scratch, "--bytes", "8TiB"], code=4)
     left = sorted(set(os.listdir(scratch)) - {"out.json"})
     check(left == ["cache"], "left behind: %s" % left)
     check(os.listdir(scratch + "/cache/zerorun") == ["profile.json"], "no profile where it belongs")
