@@ -43,12 +43,16 @@ static bool was_written(const zr_exec_t *exec, int64_t offset) {
   return exec->disk.written[grain / 64] >> (grain % 64) & 1;
 }
 
-static zr_status_t write_bounce(zr_exec_t *exec, int64_t offset, int64_t bytes) {
-  const zr_exec_options_t *o = &exec->options;
-  ZR_TRY(o->disk_ops->write(o->disk, offset, exec->disk.bounce, bytes));
+static void mark_written(zr_exec_t *exec, int64_t offset, int64_t bytes) {
   for (int64_t grain = offset / GRAIN_BYTES; grain < (offset + bytes) / GRAIN_BYTES; grain++) {
     exec->disk.written[grain / 64] |= (uint64_t)1 << (grain % 64);
   }
+}
+
+static zr_status_t write_bounce(zr_exec_t *exec, int64_t offset, int64_t bytes) {
+  const zr_exec_options_t *o = &exec->options;
+  ZR_TRY(o->disk_ops->write(o->disk, offset, exec->disk.bounce, bytes));
+  mark_written(exec, offset, bytes);
   return ZR_OK;
 }
 
@@ -73,9 +77,22 @@ static zr_status_t write_zeros(zr_exec_t *exec, int64_t begin, int64_t end) {
   return ZR_OK;
 }
 
-zr_status_t zr_exec_disk_complete(zr_exec_t *exec) {
+/* What a plan writes before it reads anything needs no zeros first: the plan that fills a disk
+ * would find all of it written, at twice the time and wear. */
+static void mark_plan(zr_exec_t *exec, int plan) {
+  const zr_exec_plan_t *p = &exec->plan[plan];
+  for (size_t i = 0; i < p->plan->n_ops; i++) {
+    const zr_exec_op_t *op = &p->op[i];
+    if (op->kind == ZR_OP_DISK_READ) return;
+    if (op->kind != ZR_OP_DISK_WRITE) continue;
+    mark_written(exec, op->disk_offset, op->call.shape->attr[ZR_COPY_BYTES]);
+  }
+}
+
+zr_status_t zr_exec_disk_complete(zr_exec_t *exec, int plan) {
   const zr_program_t *program = exec->options.program;
   if (!exec->disk.bounce) return ZR_OK;
+  mark_plan(exec, plan);
   for (int32_t i = 0; i < program->n_persistent; i++) {
     const zr_buffer_t *b = &program->plan[0]->buffer[i];
     if (b->tier != ZR_TIER_DISK) continue;

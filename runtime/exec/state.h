@@ -135,9 +135,9 @@ void zr_exec_note_exposed(const zr_exec_op_t *op, int64_t execution, int64_t beg
 zr_status_t zr_exec_disk_open(zr_exec_t *exec, int64_t bytes) ZR_MUST_CHECK;
 void zr_exec_disk_close(zr_exec_t *exec);
 zr_status_t zr_exec_disk_fill(zr_exec_t *exec, int value) ZR_MUST_CHECK; /* all of the arena */
-/* Zeros wherever no persistent byte has been written: a disk need not give what it was not given.
- * Before the first execution. */
-zr_status_t zr_exec_disk_complete(zr_exec_t *exec) ZR_MUST_CHECK;
+/* Zeros wherever no persistent byte has been written, nor will be by `plan` before it reads: a disk
+ * need not give what it was not given. Before the first execution, which is of `plan`. */
+zr_status_t zr_exec_disk_complete(zr_exec_t *exec, int plan) ZR_MUST_CHECK;
 zr_status_t zr_exec_disk_put(zr_exec_t *exec, int64_t offset, const void *source,
                              int64_t bytes) ZR_MUST_CHECK;
 zr_status_t zr_exec_disk_get(zr_exec_t *exec, int64_t offset, void *destination,

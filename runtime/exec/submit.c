@@ -70,8 +70,8 @@ static zr_status_t submit_op(zr_exec_t *exec, zr_exec_op_t *op, int64_t iteratio
   return o->serial ? zr_exec_await(exec, op->stream, work.signal) : ZR_OK;
 }
 
-static zr_status_t complete_disk(zr_exec_t *exec) {
-  const zr_status_t status = zr_exec_disk_complete(exec);
+static zr_status_t complete_disk(zr_exec_t *exec, int plan) {
+  const zr_status_t status = zr_exec_disk_complete(exec, plan);
   if (status == ZR_OK) return ZR_OK;
   char cause[ZR_DETAIL_BYTES], detail[ZR_DETAIL_BYTES + 64];
   snprintf(cause, sizeof cause, "%s", zr_detail());
@@ -83,7 +83,7 @@ static zr_status_t complete_disk(zr_exec_t *exec) {
 static zr_status_t change_plan(zr_exec_t *exec, int plan) {
   if (exec->current == plan) return ZR_OK;
   ZR_TRY(zr_exec_wait(exec));
-  if (exec->current < 0) ZR_TRY(complete_disk(exec));
+  if (exec->current < 0) ZR_TRY(complete_disk(exec, plan));
   for (int s = 0; s < ZR_N_STREAMS; s++) {
     exec->stream[s].start = exec->stream[s].submitted;
     exec->stream[s].watched_since_ns = 0;

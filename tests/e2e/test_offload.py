@@ -109,6 +109,10 @@ def test_trains_what_does_not_fit(bench):
     params = log.events("start")[0]["parameters"]
     assert states >= 14 * params > 2 * planned(log), (states, params, planned(log))
     assert held < states, (held, states)
+    # The start writes everything once, and the parameters' two halves over it; then steps.
+    written = log.events("end")[0]["disk"]["written_bytes"]
+    steps = sum(line["bytes"]["disk_write"] for line in log.events("step"))
+    assert written - steps <= states + 4 * params + 4 * MIB, (written, steps, states)
     return "%d MiB of states in %d MiB held, %d MiB planned" % tuple(
         size // MIB for size in (states, held, planned(log))
     )
