@@ -274,10 +274,15 @@ static void an_abort_between_many_reads(void **state) {
   if (info.rank == info.n_ranks - 1) pthread_join(thread, NULL);
 }
 
-/* A bug of the caller, but no hang and no wrong data. */
+/* A bug of the caller, but no hang and no wrong data. A rank that is slow to leave the collective
+ * before may learn of it there. */
 static void different_sizes_are_refused(void **state) {
   (void)state;
-  skip_unless_shared();
+  if (ops->all_gather(comm, shard, flat, BIG_BYTES) == ZR_OK && zr_pmpi_sent_bytes() > 0) {
+    printf("skipped: ranks may not read each other's memory here\n");
+    fflush(stdout);
+    skip();
+  }
   const int64_t bytes = info.rank == 0 ? BIG_BYTES : BIG_BYTES / 2, begin_ns = zr_clock_ns();
   assert_true(ops->all_gather(comm, shard, flat, bytes) < 0);
   assert_true(ops->barrier(comm) < 0);
