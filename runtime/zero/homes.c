@@ -214,7 +214,9 @@ zr_status_t zr_home_slots(zr_build_t *build) {
     ZR_TRY(add_slots(build, "load", ZR_CATEGORY_GATHERED, params, &build->loads));
   if (home->grad == ZR_TIER_DISK)
     ZR_TRY(add_slots(build, "spill", ZR_CATEGORY_GRAD, grads, &build->spills));
-  if (home->activation == ZR_TIER_DISK || home->grad == ZR_TIER_DISK)
+  bool partials = home->grad == ZR_TIER_DISK && build->options->order == ZR_ORDER_DEPTH &&
+                  build->options->n_micro > 1;
+  if (home->activation == ZR_TIER_DISK || partials)
     ZR_TRY(add_slots(build, "value", ZR_CATEGORY_ACTIVATION, build->options->chunk_elems * 4,
                      &build->values));
   return ZR_OK;
