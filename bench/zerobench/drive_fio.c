@@ -1,7 +1,7 @@
 /* The same file moved by fio: io_uring, direct, sequential, with the same block and depth. Small
- * pages cost a drive behind virtio two thirds of its speed (a request of 1 MiB is then 256 pieces),
- * so fio gets huge ones as our arenas have: its buffers come from malloc, which takes them where
- * glibc is asked to. */
+ * pages have cost it much of its speed in some runs (a request of 1 MiB is then 256 pieces) and
+ * little in others, so it gets huge ones as our arenas have: its buffers come from malloc, which
+ * takes them where glibc is asked to. */
 #include <string.h>
 #include <unistd.h>
 
