@@ -50,7 +50,7 @@ def check_table(bench, model, leaves, ranks, seed, types):
     if run.SLOW > 1:
         rows = rows[:4]
     elif not run.LONG:
-        rows = rows[::2]
+        rows = rows[::3]
     for row in rows:
         n_ranks, sets = test_exact.settings(row, leaves)
         log = bench.whole(config, n_ranks, dict(sets, **types))
