@@ -25,8 +25,8 @@ export UBSAN_OPTIONS="print_stacktrace=1 ${UBSAN_OPTIONS:-}"
 only() {
   [ -n "${ZR_TEST_LONG:-}" ] && return
   case $1 in
-    asan) echo "-E ^(lint|base_lint|verify_random|proof_(exact|optimizers)_r[2348]|proof_homes_r[34]|proof_overlap|e2e_(exact|half|offload|resume|bisect)|golden_run_r4|bench_.*)$" ;;
-    tsan) echo "-R ^(base_pool|base_misc|hal_.*|comm_.*|disk_(null|result|refused)|exec_.*|cpu_cases|golden_run_r2|proof_(poison|accounting)_r2|e2e_(faults|resume|bisect))$" ;;
+    asan) echo "-E ^(lint|base_lint|verify_random|proof_(exact|optimizers)_r[2348]|proof_homes_r[34]|proof_overlap|e2e_(exact|half|offload|resume|bisect)|golden_run_r4|bench_.*|comm_all_through_.*|comm_mpi_delays_r3)$" ;;
+    tsan) echo "-R ^(base_pool|base_misc|hal_.*|comm_.*|disk_(null|result|refused)|exec_.*|cpu_cases|golden_run_r2|proof_(poison|accounting)_r2|e2e_(faults|resume))$ -E ^comm_(all_through_.*|mpi_delays_r3)$" ;;
   esac
 }
 
