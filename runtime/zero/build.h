@@ -149,9 +149,6 @@ zr_status_t zr_home_unit(zr_build_t *build, zr_zero_unit_t *unit, int32_t *out_g
 zr_status_t zr_home_slots(zr_build_t *build) ZR_MUST_CHECK;
 /* What the load plan fills. */
 zr_status_t zr_home_fill(zr_build_t *build) ZR_MUST_CHECK;
-zr_chunks_t zr_home_param_chunks(const zr_build_t *build, const zr_zero_unit_t *unit);
-zr_chunks_t zr_home_grad_chunks(const zr_build_t *build, const zr_zero_unit_t *unit);
-zr_chunks_t zr_home_state_chunks(const zr_build_t *build, const zr_zero_unit_t *unit);
 
 /* move.c: copies between tiers */
 int32_t zr_slot_take(const zr_build_t *build, zr_slots_t *slots);

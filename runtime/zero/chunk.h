@@ -55,4 +55,24 @@ static inline int64_t zr_packed_bytes(const zr_zero_t *zero) {
          zr_zero_n_states(&zero->options) * zr_dtype_bytes(zero->options.state_dtype);
 }
 
+/* How many elements of a state this rank holds. */
+static inline int64_t zr_held_elems(const zr_zero_unit_t *unit, bool sharded) {
+  return sharded ? unit->shard_elems : unit->flat_elems;
+}
+
+/* How each state of a unit is cut. */
+static inline zr_chunks_t zr_param_chunks(const zr_zero_t *zero, const zr_zero_unit_t *unit) {
+  return (zr_chunks_t){zr_held_elems(unit, unit->param_sharded), zero->options.chunk_elems,
+                       zr_dtype_bytes((zr_dtype_t)zero->tape->dtype)};
+}
+
+static inline zr_chunks_t zr_grad_chunks(const zr_zero_t *zero, const zr_zero_unit_t *unit) {
+  return (zr_chunks_t){unit->away_elems, zero->options.chunk_elems,
+                       zr_dtype_bytes(zero->options.grad_dtype)};
+}
+
+static inline zr_chunks_t zr_state_chunks(const zr_zero_t *zero, const zr_zero_unit_t *unit) {
+  return (zr_chunks_t){unit->away_elems, zero->options.chunk_elems, zr_packed_bytes(zero)};
+}
+
 #endif

@@ -44,25 +44,6 @@ zr_status_t zr_home_resolve(zr_zero_options_t *o) {
   return ZR_OK;
 }
 
-/* --- sizes ----------------------------------------------------------------------------------- */
-
-static int64_t held_elems(const zr_zero_unit_t *unit, bool sharded) {
-  return sharded ? unit->shard_elems : unit->flat_elems;
-}
-
-zr_chunks_t zr_home_param_chunks(const zr_build_t *build, const zr_zero_unit_t *unit) {
-  return (zr_chunks_t){held_elems(unit, unit->param_sharded), build->options->chunk_elems,
-                       build->param_bytes};
-}
-
-zr_chunks_t zr_home_grad_chunks(const zr_build_t *build, const zr_zero_unit_t *unit) {
-  return (zr_chunks_t){unit->away_elems, build->options->chunk_elems, build->grad_bytes};
-}
-
-zr_chunks_t zr_home_state_chunks(const zr_build_t *build, const zr_zero_unit_t *unit) {
-  return (zr_chunks_t){unit->away_elems, build->options->chunk_elems, zr_packed_bytes(build->zero)};
-}
-
 /* --- buffers --------------------------------------------------------------------------------- */
 
 zr_status_t zr_home_buffer(zr_build_t *build, const char *unit, const char *what, zr_tier_t tier,
@@ -102,7 +83,7 @@ static zr_status_t optimizer_states(zr_build_t *build, zr_zero_unit_t *unit, int
                        &unit->state[k], &unit->away_state[k]));
   }
   if (unit->away_elems == 0 || o->home.optimizer != ZR_TIER_DISK) return ZR_OK;
-  zr_chunks_t chunks = zr_home_state_chunks(build, unit);
+  zr_chunks_t chunks = zr_state_chunks(build->zero, unit);
   if (chunks.item == 0) return ZR_OK; /* SGD without momentum keeps nothing */
   return zr_home_buffer(build, unit->name, "states", ZR_TIER_DISK, ZR_CATEGORY_OPTIMIZER, ZR_U8,
                         zr_chunks_bytes(&chunks), &unit->away_packed);
@@ -122,7 +103,7 @@ static zr_status_t layouts(zr_build_t *build, zr_zero_unit_t *unit, int64_t elem
 
 static zr_status_t parameters(zr_build_t *build, zr_zero_unit_t *unit) {
   zr_tier_t home = (zr_tier_t)build->options->home.param;
-  zr_chunks_t chunks = zr_home_param_chunks(build, unit);
+  zr_chunks_t chunks = zr_param_chunks(build->zero, unit);
   int64_t bytes = home == ZR_TIER_DISK ? zr_chunks_bytes(&chunks) : chunks.elems * chunks.item;
   return zr_home_buffer(build, unit->name, "param", home, ZR_CATEGORY_PARAM,
                         home == ZR_TIER_DISK ? ZR_U8 : build->param_dtype, bytes, &unit->param);
@@ -133,7 +114,7 @@ static zr_status_t gradients(zr_build_t *build, zr_zero_unit_t *unit, int32_t *o
   bool everywhere = o->n_ranks > 1 && o->stage == 0; /* gathered on the device at last */
   unit->away_grad = *out_grad = -1;
   if (o->home.grad != ZR_TIER_DEVICE && !everywhere) {
-    zr_chunks_t chunks = zr_home_grad_chunks(build, unit);
+    zr_chunks_t chunks = zr_grad_chunks(build->zero, unit);
     bool on_disk = o->home.grad == ZR_TIER_DISK;
     int64_t bytes = on_disk ? zr_chunks_bytes(&chunks) : chunks.elems * chunks.item;
     return zr_home_buffer(build, unit->name, "grad", (zr_tier_t)o->home.grad, ZR_CATEGORY_GRAD,
@@ -157,7 +138,7 @@ zr_status_t zr_home_unit(zr_build_t *build, zr_zero_unit_t *unit, int32_t *out_g
   int stage = o->n_ranks > 1 ? o->stage : 0;
   unit->param_sharded = stage >= 3;
   unit->optimizer_sharded = stage >= 1;
-  int64_t held = held_elems(unit, unit->optimizer_sharded);
+  int64_t held = zr_held_elems(unit, unit->optimizer_sharded);
   unit->away_elems = away_elems(o, held);
   ZR_TRY(layouts(build, unit, held));
   ZR_TRY(parameters(build, unit));
@@ -169,10 +150,10 @@ zr_status_t zr_home_unit(zr_build_t *build, zr_zero_unit_t *unit, int32_t *out_g
 
 /* The bytes of the largest chunk of any unit. */
 static int64_t largest_chunk(const zr_build_t *build,
-                             zr_chunks_t (*chunks_of)(const zr_build_t *, const zr_zero_unit_t *)) {
+                             zr_chunks_t (*chunks_of)(const zr_zero_t *, const zr_zero_unit_t *)) {
   int64_t most = 0;
   for (size_t u = 0; u < build->zero->n_units; u++) {
-    zr_chunks_t chunks = chunks_of(build, &build->zero->unit[u]);
+    zr_chunks_t chunks = chunks_of(build->zero, &build->zero->unit[u]);
     if (chunks.elems == 0) continue;
     int64_t bytes = zr_chunk_at(&chunks, 0).bytes;
     if (bytes > most) most = bytes;
@@ -197,8 +178,8 @@ zr_status_t zr_home_slots(zr_build_t *build) {
   const zr_homes_t *home = &build->options->home;
   build->norm_unit = -1;
   build->zero->control_away = -1;
-  int64_t params = largest_chunk(build, zr_home_param_chunks);
-  int64_t grads = largest_chunk(build, zr_home_grad_chunks);
+  int64_t params = largest_chunk(build, zr_param_chunks);
+  int64_t grads = largest_chunk(build, zr_grad_chunks);
   if (home->optimizer != ZR_TIER_DEVICE) {
     ZR_TRY(zr_home_buffer(build, "", "ctl.away", ZR_TIER_HOST, ZR_CATEGORY_DATA, ZR_U8,
                           (int64_t)sizeof(zr_control_t), &build->zero->control_away));
@@ -208,8 +189,8 @@ zr_status_t zr_home_slots(zr_build_t *build) {
       ZR_TRY(add_slots(build, "grad", ZR_CATEGORY_GRAD, grads, &build->grads));
   }
   if (home->optimizer == ZR_TIER_DISK)
-    ZR_TRY(add_slots(build, "states", ZR_CATEGORY_OPTIMIZER,
-                     largest_chunk(build, zr_home_state_chunks), &build->states));
+    ZR_TRY(add_slots(build, "states", ZR_CATEGORY_OPTIMIZER, largest_chunk(build, zr_state_chunks),
+                     &build->states));
   if (home->param == ZR_TIER_DISK)
     ZR_TRY(add_slots(build, "load", ZR_CATEGORY_GATHERED, params, &build->loads));
   if (home->grad == ZR_TIER_DISK)
@@ -268,7 +249,7 @@ static zr_status_t fill_states(zr_build_t *build, int32_t index) {
                                &operand));
   }
   if (unit->away_packed < 0) return ZR_OK;
-  return fill_disk(build, index, unit->away_packed, zr_home_state_chunks(build, unit),
+  return fill_disk(build, index, unit->away_packed, zr_state_chunks(build->zero, unit),
                    &build->states, zr_low_bytes(build->zero), o->state_fill);
 }
 
@@ -278,10 +259,10 @@ zr_status_t zr_home_fill(zr_build_t *build) {
     const zr_zero_unit_t *unit = &build->zero->unit[u];
     ZR_TRY(fill_states(build, u));
     if (home->param == ZR_TIER_DISK)
-      ZR_TRY(fill_disk(build, u, unit->param, zr_home_param_chunks(build, unit), &build->loads,
+      ZR_TRY(fill_disk(build, u, unit->param, zr_param_chunks(build->zero, unit), &build->loads,
                        build->param_bytes, 0));
     if (home->grad == ZR_TIER_DISK && unit->away_grad >= 0)
-      ZR_TRY(fill_disk(build, u, unit->away_grad, zr_home_grad_chunks(build, unit), &build->spills,
+      ZR_TRY(fill_disk(build, u, unit->away_grad, zr_grad_chunks(build->zero, unit), &build->spills,
                        build->grad_bytes, 0));
   }
   return ZR_OK;

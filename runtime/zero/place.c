@@ -7,17 +7,15 @@ static int64_t state_bytes(const zr_zero_t *zero) {
 }
 
 static int64_t held_elems(const zr_zero_unit_t *unit, int held) {
-  bool sharded = held == ZR_HELD_PARAM ? unit->param_sharded : unit->optimizer_sharded;
-  return sharded ? unit->shard_elems : unit->flat_elems;
+  return zr_held_elems(unit, held == ZR_HELD_PARAM ? unit->param_sharded : unit->optimizer_sharded);
 }
 
 static zr_zero_place_t place_param(const zr_zero_t *zero, const zr_zero_unit_t *unit,
                                    int64_t elem) {
-  int64_t item = zr_dtype_bytes((zr_dtype_t)zero->tape->dtype);
-  int64_t held = held_elems(unit, ZR_HELD_PARAM);
+  zr_chunks_t chunks = zr_param_chunks(zero, unit);
+  int64_t item = chunks.item;
   if (zero->options.home.param != ZR_TIER_DISK)
-    return (zr_zero_place_t){unit->param, elem * item, held - elem};
-  zr_chunks_t chunks = {held, zero->options.chunk_elems, item};
+    return (zr_zero_place_t){unit->param, elem * item, chunks.elems - elem};
   zr_chunk_t chunk = zr_chunk_of(&chunks, elem);
   return (zr_zero_place_t){unit->param, chunk.offset + (elem - chunk.begin) * item,
                            chunk.begin + chunk.elems - elem};
@@ -26,7 +24,7 @@ static zr_zero_place_t place_param(const zr_zero_t *zero, const zr_zero_unit_t *
 static zr_zero_place_t place_packed(const zr_zero_t *zero, const zr_zero_unit_t *unit, int held,
                                     int64_t elem) {
   int64_t low = zr_low_bytes(zero), state = state_bytes(zero);
-  zr_chunks_t chunks = {unit->away_elems, zero->options.chunk_elems, zr_packed_bytes(zero)};
+  zr_chunks_t chunks = zr_state_chunks(zero, unit);
   zr_chunk_t chunk = zr_chunk_of(&chunks, elem);
   int64_t item = held == ZR_HELD_LOW ? low : state;
   int64_t before = held == ZR_HELD_LOW ? 0 : low + (held - ZR_HELD_STATE) * state;

@@ -148,9 +148,9 @@ static int32_t take(zr_build_t *build, zr_slots_t *slots) {
 
 zr_status_t zr_away_update(zr_build_t *build, int32_t index) {
   const zr_zero_unit_t *unit = &build->zero->unit[index];
-  zr_chunks_t states = zr_home_state_chunks(build, unit);
-  zr_chunks_t params = zr_home_param_chunks(build, unit);
-  zr_chunks_t grads = zr_home_grad_chunks(build, unit);
+  zr_chunks_t states = zr_state_chunks(build->zero, unit);
+  zr_chunks_t params = zr_param_chunks(build->zero, unit);
+  zr_chunks_t grads = zr_grad_chunks(build->zero, unit);
   for (int64_t c = 0; c < zr_chunks_count(&states); c++) {
     passage_t p = {.unit = unit,
                    .index = index,
